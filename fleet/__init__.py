@@ -1,0 +1,1 @@
+"""The decisions: what should be true. No Pulumi, no network, no clock."""
