@@ -1,0 +1,93 @@
+"""The nodes' cgroups: made before a kubelet starts, removed after the last process is gone.
+
+Both layouts are handled: version 1, one tree per controller, and version 2, one tree for all
+(https://docs.kernel.org/admin-guide/cgroup-v2.html).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+MOUNT = Path("/sys/fs/cgroup")
+CONTROLLERS_V2 = ("cpuset", "cpu", "io", "memory", "pids")
+REMOVE_DEADLINE_S = 20.0
+
+
+def version(mount: Path = MOUNT) -> int:
+    return 2 if (mount / "cgroup.controllers").exists() else 1
+
+
+def hierarchies(mount: Path = MOUNT) -> list[Path]:
+    """The roots in which a cgroup has to exist."""
+    if version(mount) == 2:
+        return [mount]
+    roots: list[Path] = []
+    for entry in sorted(mount.iterdir()):
+        # Joint controllers (cpu,cpuacct) appear once by their real folder, and again as links.
+        if entry.is_dir() and not entry.is_symlink() and (entry / "cgroup.procs").exists():
+            roots.append(entry)
+    return roots
+
+
+def make(path: str, mount: Path = MOUNT) -> None:
+    """Make the cgroup `path` (as `/a/b`) in every hierarchy, with what a kubelet needs in each."""
+    for root in hierarchies(mount):
+        parent = root
+        for part in path.strip("/").split("/"):
+            if version(mount) == 2:
+                _enable_controllers(parent)
+            child = parent / part
+            child.mkdir(exist_ok=True)
+            # Version 1 starts a cpuset empty, and a process cannot enter an empty one.
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                if version(mount) == 1 and (child / name).exists() and not (child / name).read_text().strip():
+                    (child / name).write_text((parent / name).read_text())
+            parent = child
+
+
+def _enable_controllers(folder: Path) -> None:
+    available = (folder / "cgroup.controllers").read_text().split()
+    enabled = (folder / "cgroup.subtree_control").read_text().split()
+    for controller in CONTROLLERS_V2:
+        if controller in available and controller not in enabled:
+            (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def remaining(path: str, mount: Path = MOUNT) -> list[Path]:
+    """The folders that the cgroup `path` still has, deepest first."""
+    found: list[Path] = []
+    for root in hierarchies(mount):
+        top = root / path.strip("/")
+        if top.exists():
+            found += sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts))
+            found.append(top)
+    return found
+
+
+def processes(path: str, mount: Path = MOUNT) -> set[int]:
+    """PIDs of the machine that are in the cgroup `path` or below it."""
+    pids: set[int] = set()
+    for folder in remaining(path, mount):
+        try:
+            pids.update(int(line) for line in (folder / "cgroup.procs").read_text().split())
+        except OSError:
+            continue
+    return pids
+
+
+def remove(path: str, mount: Path = MOUNT) -> list[Path]:
+    """Remove the cgroup `path` everywhere; returns what could not be removed within the deadline."""
+    deadline = time.monotonic() + REMOVE_DEADLINE_S
+    while True:
+        left: list[Path] = []
+        for folder in remaining(path, mount):
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                left.append(folder)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.2)

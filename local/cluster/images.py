@@ -1,0 +1,58 @@
+"""Which image each node needs, and loading it there without a registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from local.cluster.handle import Handle
+from local.cluster.topology import NODES, Node
+from local.errors import LocalError
+from local.images.build import Image
+
+LOAD_TIMEOUT_S = 300
+KEY_LABEL = "triton-fleet.io/key"
+"""A label on the image in containerd: which build of the image the node has."""
+
+
+def by_name(images: Sequence[Image]) -> dict[str, Image]:
+    """Images by the last part of their reference without the tag: triton-fleet.local/pause:1 is `pause`."""
+    return {image.ref.rpartition("/")[2].partition(":")[0]: image for image in images}
+
+
+def needed_on(node: Node) -> tuple[str, ...]:
+    """Names of the images that a node needs. The disk is the machine's: no node holds what no pod there runs."""
+    return ("pause", "tools", "triton") if node.gpus else ("pause", "tools", "coredns")
+
+
+def load(running: Handle, images: Mapping[str, Image], progress: Callable[[str], None]) -> None:
+    """Give each node the images that it lacks or has in another build."""
+    for node in NODES:
+        present = _present(running, node.name)
+        for name in needed_on(node):
+            image = images[name]
+            if present.get(image.ref) == image.key:
+                continue
+            progress(f"images: loading {image.ref} on {node.name}")
+            _ctr(running, node.name, ["images", "import", str(image.archive)])
+            _ctr(running, node.name, ["images", "label", image.ref, f"{KEY_LABEL}={image.key}"])
+
+
+def _present(running: Handle, node: str) -> dict[str, str]:
+    """Image reference to build key, of what a node holds."""
+    found: dict[str, str] = {}
+    for line in _ctr(running, node, ["images", "list"]).splitlines()[1:]:
+        columns = line.split()
+        labels = dict(part.partition("=")[::2] for part in columns[-1].split(","))
+        found[columns[0]] = labels.get(KEY_LABEL, "")
+    return found
+
+
+def _ctr(running: Handle, node: str, arguments: Sequence[str]) -> str:
+    argv = ["ctr", "--namespace=k8s.io", *arguments]
+    done = running.run(argv, node=node, timeout_s=LOAD_TIMEOUT_S)
+    if done.returncode != 0:
+        raise LocalError(
+            f"{' '.join(argv)} on {node}: {done.stderr.strip()}",
+            fix="look at the disk with `df -h`, then run make up again",
+        )
+    return done.stdout

@@ -1,0 +1,158 @@
+"""What a bare cluster needs before the stack is deployed: GPUs to pretend, DNS, and the rules' reader.
+
+`simulate_gpus` serves any cluster (make prepare CLUSTER=… SIMULATE_GPUS=1); the rest is for the embedded one.
+"""
+
+from __future__ import annotations
+
+import string
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client
+from kubernetes.client import ApiException
+from kubernetes.config import ConfigException, new_client_from_config
+from urllib3.exceptions import HTTPError
+
+from fleet import names
+from local.cluster import lifecycle
+from local.cluster.handle import Handle
+from local.cluster.topology import NODES, Addresses, Node
+from local.errors import LocalError
+from local.images.build import Image
+
+MANIFESTS = Path(__file__).parent / "manifests"
+DNS_DEADLINE_S = 120.0
+
+
+def system_services(running: Handle, coredns: Image, progress: Callable[[str], None]) -> None:
+    """Apply the manifests beside this file and wait until DNS answers."""
+    values = {"DNS_SERVICE": Addresses.of(running.network).dns_service, "IMAGE": coredns.ref, "IMAGE_KEY": coredns.key}
+    for manifest in sorted(MANIFESTS.glob("*.yaml")):
+        text = string.Template(manifest.read_text()).substitute(values)
+        done = lifecycle.kubectl(
+            running.state, "apply", "--server-side", "--force-conflicts", "--filename=-", text=text
+        )
+        if done.returncode != 0:
+            raise LocalError(f"{manifest.name} could not be applied: {done.stderr.strip()}", fix="make down, then make up")
+    _wait_for_dns(running, progress)
+
+
+def _wait_for_dns(running: Handle, progress: Callable[[str], None]) -> None:
+    deadline = time.monotonic() + DNS_DEADLINE_S
+    said = False
+    while True:
+        done = lifecycle.kubectl(
+            running.state, "get", "deployment", "coredns", "--namespace=kube-system",
+            "--output=jsonpath={.status.availableReplicas}/{.status.updatedReplicas}",
+        )  # fmt: skip
+        if done.stdout.strip() == "1/1":
+            return
+        if not said:
+            progress("cluster: waiting for DNS (CoreDNS)")
+            said = True
+        if time.monotonic() > deadline:
+            pods = lifecycle.kubectl(running.state, "describe", "pods", "--namespace=kube-system", "--selector=k8s-app=kube-dns")
+            raise LocalError(
+                f"cluster: CoreDNS was not available within {DNS_DEADLINE_S:.0f} s",
+                details=pods.stdout[-1500:],
+                fix="make down clears the cluster, make up starts it again",
+            )
+        time.sleep(0.5)
+
+
+def simulate_gpus(kubeconfig: Path, nodes: Sequence[Node]) -> None:
+    """Give nodes GPUs that are not there: capacity in their status, which scheduler and kubelet then honour.
+
+    A kubelet that restarts sets the number to 0, so this is repeated at each `make up`.
+    """
+    with new_client_from_config(config_file=str(kubeconfig)) as api_client:
+        api = client.CoreV1Api(api_client)
+        for node in nodes:
+            if node.gpus:
+                amount = {names.GPU_RESOURCE: str(node.gpus)}
+                status: dict[str, Any] = {"status": {"capacity": amount, "allocatable": amount}}
+                api.patch_node_status(node.name, status)
+
+
+def prepare(running: Handle, coredns: Image, progress: Callable[[str], None]) -> None:
+    simulate_gpus(running.state.kubeconfig, NODES)
+    system_services(running, coredns, progress)
+
+
+def api_error(kubeconfig: Path) -> str | None:
+    """Why the cluster of a kubeconfig file cannot be used; None if it answers."""
+    try:
+        with new_client_from_config(config_file=str(kubeconfig)) as api_client:
+            client.CoreV1Api(api_client).list_node(_request_timeout=10, limit=1)
+    except ConfigException as error:
+        return f"the file is not usable: {error}"
+    except ApiException as error:
+        return f"HTTP {error.status} {error.reason}"
+    except (HTTPError, OSError) as error:
+        return str(error.__cause__ or error)[:300]
+    return None
+
+
+def server_of(kubeconfig: Path) -> str:
+    with new_client_from_config(config_file=str(kubeconfig)) as api_client:
+        return str(api_client.configuration.host)
+
+
+def plan_nodes(kubeconfig: Path, simulated: Sequence[Node]) -> list[tuple[str, Node]]:
+    """Which node of a cluster is to pretend which GPUs: those that already do first, then the others by name.
+
+    One node must stay without a GPU taint, for everything that is no model server.
+    """
+    wanted = [node for node in simulated if node.gpus]
+    with new_client_from_config(config_file=str(kubeconfig)) as api_client:
+        found = client.CoreV1Api(api_client).list_node(_request_timeout=10).items
+    schedulable = sorted(
+        (node for node in found if not node.spec.unschedulable and not _is_control_plane(node)),
+        key=lambda node: str(node.metadata.name),
+    )
+    if len(schedulable) <= len(wanted):
+        raise LocalError(
+            f"prepare: {len(schedulable)} worker nodes; {len(wanted)} become GPU nodes and one must stay without GPUs",
+            fix=f"use a cluster with at least {len(wanted) + 1} worker nodes",
+        )
+    real = [node.metadata.name for node in schedulable if _has_real_gpus(node, wanted)]
+    if real:
+        raise LocalError(
+            f"prepare: these nodes have GPUs of their own: {', '.join(real)}",
+            fix="leave SIMULATE_GPUS out: real GPUs are announced by the device plugin",
+        )
+    plan: list[tuple[str, Node]] = []
+    free = list(schedulable)
+    for node in wanted:
+        already = next((n for n in free if (n.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL) == node.gpu_product), None)
+        chosen = already or next(n for n in reversed(free) if names.NODE_GPU_PRODUCT_LABEL not in (n.metadata.labels or {}))
+        free.remove(chosen)
+        plan.append((chosen.metadata.name, node))
+    return plan
+
+
+def _is_control_plane(node: client.V1Node) -> bool:
+    return "node-role.kubernetes.io/control-plane" in (node.metadata.labels or {})
+
+
+def _has_real_gpus(node: client.V1Node, simulated: Sequence[Node]) -> bool:
+    """A GPU that this command did not simulate: there is capacity, but not under a label of ours."""
+    capacity = int((node.status.capacity or {}).get(names.GPU_RESOURCE, "0"))
+    products = {wanted.gpu_product for wanted in simulated}
+    return capacity > 0 and (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL) not in products
+
+
+def label_nodes(kubeconfig: Path, plan: Sequence[tuple[str, Node]]) -> None:
+    """Carry out a plan: labels, taint, and GPUs in the status of each node."""
+    with new_client_from_config(config_file=str(kubeconfig)) as api_client:
+        api = client.CoreV1Api(api_client)
+        for name, node in plan:
+            present = api.read_node(name).spec.taints or []
+            taints = [t.to_dict() for t in present if t.key != names.GPU_TAINT_KEY] + list(node.taints)
+            taints = [{k: v for k, v in taint.items() if k in ("key", "value", "effect") and v} for taint in taints]
+            api.patch_node(name, {"metadata": {"labels": node.all_labels}, "spec": {"taints": taints}})
+    simulate_gpus(kubeconfig, [replace(node, name=name) for name, node in plan])

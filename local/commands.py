@@ -1,0 +1,241 @@
+"""What the make targets do, one function each."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from local import diagnosis, packages, stack, toolchain
+from local.cluster import images as cluster_images
+from local.cluster import lifecycle, prepare, topology
+from local.cluster.handle import Handle
+from local.errors import LocalError
+from local.images import build
+from local.state import PROJECT, State, cache_folder
+
+LOCAL_STACK = "local"
+DISK_NEEDED_GIB = 8
+"""Three nodes' images and the cluster's own files, measured at 5 GiB, and some room."""
+REPORTS = PROJECT / "reports"
+
+Progress = Callable[[str], None]
+
+
+def up(state: State, cluster: Path | None, progress: Progress) -> None:
+    """Bring everything up, or find it up: cluster, images, stack; ends with the verification report."""
+    if cluster is None:
+        packages.require_machine()
+        _require_disk(state)
+    else:
+        require_cluster(cluster)
+    with _alone(state):
+        kubeconfig = cluster or start_cluster(state, progress)
+        if cluster is None:
+            _forget_stack_of_another_cluster(state, progress)
+        opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=kubeconfig)
+        progress("pulumi: up")
+        done = opened.with_settings("up", "--yes", "--skip-preview")
+        if done.returncode != 0:
+            raise LocalError(
+                "pulumi up failed; what it said stands above",
+                details=diagnosis.of(kubeconfig, namespace_of(opened)),
+                fix="correct what the messages name, then run make up again: it goes on where it stopped",
+            )
+        _print_result(opened)
+
+
+def down(state: State, cluster: Path | None, progress: Progress) -> None:
+    """Destroy the stack, then stop the embedded cluster and remove all it made."""
+    with _alone(state):
+        running = Handle.read(state)
+        reachable = cluster or (state.kubeconfig if running and running.alive and state.kubeconfig.exists() else None)
+        home = stack.backend_home(state, cluster)
+        failure: LocalError | None = None
+        if reachable is not None and (home / "backend").exists():
+            if cluster is not None:
+                require_cluster(cluster)
+            opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=reachable)
+            progress("pulumi: destroy")
+            if opened.with_settings("destroy", "--yes", "--skip-preview").returncode != 0:
+                failure = LocalError(
+                    "pulumi destroy failed; what it said stands above",
+                    details=diagnosis.of(reachable, namespace_of(opened)),
+                    fix="run make down again" if cluster else "the embedded cluster was stopped all the same, and the stack with it",
+                )
+        if cluster is None:
+            lifecycle.stop(state, progress)
+        if cluster is None or failure is None:
+            shutil.rmtree(home, ignore_errors=True)
+        if failure is not None:
+            raise failure
+        progress("down: nothing is left running")
+
+
+def preview(name: str, state: State, progress: Progress) -> None:
+    """`pulumi preview` without any cluster: what an `up` from nothing would do."""
+    home = State(state.root / "preview")
+    with _alone(home):
+        opened = stack.open_stack(name, home, progress)
+        if opened.with_settings("preview").returncode != 0:
+            raise LocalError("pulumi preview failed; what it said stands above", fix="correct what the messages name")
+
+
+def verify(name: str, state: State, cluster: Path | None, progress: Progress) -> None:
+    """Run the verification again, on the plan that the stack's last update verified."""
+    with _alone(state):
+        opened = stack.open_stack(name, state, progress, cluster=cluster)
+        document = stack.exported(opened)
+        REPORTS.mkdir(exist_ok=True)
+        report = REPORTS / "verification.json"
+        report.unlink(missing_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "services.verification.runner", "--from-state", "-", "--json", str(report)],
+            cwd=PROJECT,
+            input=json.dumps(document),
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise LocalError(f"verification of stack {name} failed; the table stands above", fix="look at what it names first")
+
+
+def images(export: Path | None, progress: Progress) -> None:
+    """Build the images; with `export`, lay their archives into a folder for other nodes to import."""
+    packages.require_machine()
+    packages.ensure(progress)
+    binaries = _with_go(toolchain.ensure(["coredns"], progress), progress)
+    if export is None:
+        for image in build.ensure(cache_folder(), None, progress, binaries):
+            progress(f"image {image.ref}: {image.archive}")
+    else:
+        build.export(export, cache_folder(), progress, binaries)
+
+
+def prepare_cluster(cluster: Path, simulate_gpus: bool, assume_yes: bool, progress: Progress) -> None:
+    """Label, taint and patch the nodes of another cluster, after asking."""
+    require_cluster(cluster)
+    if not simulate_gpus:
+        raise LocalError(
+            "make prepare has nothing to do: it only simulates GPUs",
+            fix="add SIMULATE_GPUS=1, or label and taint the GPU nodes yourself as docs/architecture.md says",
+        )
+    plan = prepare.plan_nodes(cluster, topology.NODES)
+    progress(f"prepare: on the cluster {prepare.server_of(cluster)}")
+    for node_name, simulated in plan:
+        progress(f"  {node_name}: {simulated.gpus} × {simulated.gpu_product} (simulated), its labels and its taint")
+    if not assume_yes:
+        try:
+            answer = input("prepare: change these nodes? [y/N] ")
+        except EOFError:
+            answer = ""
+        if answer.strip().lower() not in ("y", "yes"):
+            raise LocalError("prepare: nothing was changed", fix="answer y, or add YES=1 where nobody can answer")
+    prepare.label_nodes(cluster, plan)
+    progress("prepare: done")
+
+
+def start_cluster(state: State, progress: Progress) -> Path:
+    """The embedded cluster with its images, GPUs and DNS; returns its kubeconfig file."""
+    packages.ensure(progress)
+    tools = toolchain.ensure([*toolchain.CLUSTER_TOOLS, *toolchain.PULUMI_TOOLS], progress)
+    built = cluster_images.by_name(build.ensure(cache_folder(), None, progress, _with_go(tools, progress)))
+    binaries = {name: str(tools[name]) for name in ("kube", "kube-router")}
+    for name in ("etcd", "containerd"):
+        binaries[name] = str(packages.program(name))
+    running = lifecycle.start(state, binaries, progress)
+    cluster_images.load(running, built, progress)
+    prepare.prepare(running, built["coredns"], progress)
+    return state.kubeconfig
+
+
+def _with_go(tools: Mapping[str, Path], progress: Progress) -> dict[str, Path]:
+    return {**tools, "go": Path(toolchain.go_program(progress))}
+
+
+def require_cluster(kubeconfig: Path) -> None:
+    """Refuse a kubeconfig file that is missing, unreadable, or whose cluster does not answer."""
+    if not kubeconfig.is_file():
+        raise LocalError(
+            f"CLUSTER={kubeconfig}: there is no such file", fix="name the kubeconfig file of the cluster to use"
+        )
+    try:
+        document = yaml.safe_load(kubeconfig.read_text())
+        servers = [entry["cluster"]["server"] for entry in document["clusters"]]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise LocalError(
+            f"CLUSTER={kubeconfig}: this is no kubeconfig file ({type(error).__name__})",
+            fix="name a file that `kubectl --kubeconfig=<file> get nodes` accepts",
+        ) from error
+    answer = prepare.api_error(kubeconfig)
+    if answer is not None:
+        raise LocalError(
+            f"CLUSTER={kubeconfig}: the cluster {', '.join(map(str, servers))} does not answer: {answer}",
+            fix=f"check it with `kubectl --kubeconfig={kubeconfig} get nodes`",
+        )
+
+
+def namespace_of(opened: stack.Stack) -> str:
+    """The serving namespace of a stack, as its settings file says or leaves to the default."""
+    settings: Mapping[str, Any] = (yaml.safe_load(opened.settings_file.read_text()) or {}).get("config", {})
+    serving = settings.get("triton-fleet:serving") or {}
+    return str(serving.get("namespace") or f"triton-{settings.get('triton-fleet:environment', opened.name)}")
+
+
+def _print_result(opened: stack.Stack) -> None:
+    result = stack.outputs(opened)
+    report: Sequence[Mapping[str, Any]] = result.get("verification") or []
+    REPORTS.mkdir(exist_ok=True)
+    (REPORTS / "verification.json").write_text(json.dumps(report, indent=2) + "\n")
+    print(f"\nverification of stack {opened.name}:\n{stack.report_table(report)}")
+    print(f"\nendpoint: {result.get('endpoint')}\nkubeconfig: {opened.kubeconfig}")
+
+
+def _forget_stack_of_another_cluster(state: State, progress: Progress) -> None:
+    """A new embedded cluster holds nothing of what the last one's stack says it has made."""
+    home = stack.backend_home(state, None)
+    identity = (state.cluster / "pki" / "ca.crt").read_text()
+    marker = home / "cluster.crt"
+    if home.exists() and (not marker.exists() or marker.read_text() != identity):
+        progress("pulumi: the cluster of the last update is gone; starting from an empty stack")
+        shutil.rmtree(home)
+    home.mkdir(parents=True, exist_ok=True)
+    marker.write_text(identity)
+
+
+def _require_disk(state: State) -> None:
+    state.root.mkdir(parents=True, exist_ok=True)
+    free_gib = shutil.disk_usage(state.root).free / 2**30
+    if free_gib < DISK_NEEDED_GIB and not state.cluster.exists():
+        raise LocalError(
+            f"disk: {free_gib:.1f} GiB free at {state.root}; the embedded cluster needs {DISK_NEEDED_GIB} GiB "
+            "for the images of three nodes",
+            fix="free some room, or check the project out on a larger disk",
+        )
+
+
+@contextmanager
+def _alone(state: State) -> Iterator[None]:
+    """One command at a time per state folder; a second one says for whom it waits."""
+    state.root.mkdir(parents=True, exist_ok=True)
+    with (state.root / "command.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            print(f"waiting for another command of this checkout ({lock.read().strip()})", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()}, since {time.strftime('%H:%M:%S')}")
+        lock.flush()
+        yield

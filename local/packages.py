@@ -1,0 +1,108 @@
+"""Debian packages that the embedded cluster runs or is built with: installed by apt, as root, only where missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from local.errors import LocalError
+
+# package: a file that it brings, looked for on PATH unless it is absolute.
+NEEDED = {
+    "etcd-server": "etcd",
+    "containerd": "containerd",
+    "runc": "runc",
+    "containernetworking-plugins": "/usr/lib/cni/bridge",
+    "iptables": "iptables",
+    "ipset": "ipset",
+    "iproute2": "ip",
+    "debootstrap": "debootstrap",
+    "util-linux": "unshare",
+}
+ELSEWHERE = (
+    "use a cluster that you have: `make up CLUSTER=<kubeconfig file>`; its nodes need the labels, GPUs and images "
+    "(on a Debian machine `make images EXPORT=<folder>` writes the images, and "
+    "`make prepare CLUSTER=<kubeconfig file> SIMULATE_GPUS=1` labels the nodes)"
+)
+APT_TIMEOUT_S = 600
+POLICY = Path("/usr/sbin/policy-rc.d")
+SEARCH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+"""A user's PATH often lacks the folders of system programs."""
+
+
+def missing() -> list[str]:
+    return [package for package, file in NEEDED.items() if program(file) is None]
+
+
+def program(file: str) -> str | None:
+    if file.startswith("/"):
+        return file if Path(file).exists() else None
+    return shutil.which(file, path=SEARCH)
+
+
+def require_machine() -> None:
+    """Refuse a machine that cannot hold the embedded cluster, before anything is installed or started."""
+    if platform.system() != "Linux":
+        raise LocalError(f"the embedded cluster needs Linux; this is {platform.system()}", fix=ELSEWHERE)
+    if os.geteuid() != 0:
+        raise LocalError(
+            f"the embedded cluster needs root (namespaces, mounts, containers); this is user {os.geteuid()}",
+            fix=f"run the command as root, or {ELSEWHERE}",
+        )
+    lacking = missing()
+    if lacking and shutil.which("apt-get") is None:
+        raise LocalError(
+            f"these programs are missing, and there is no apt to install them: {', '.join(NEEDED[p] for p in lacking)}",
+            fix=f"install them by this system's own means, or {ELSEWHERE}",
+        )
+
+
+def ensure(progress: Callable[[str], None]) -> None:
+    """Install what is missing; says what first."""
+    lacking = missing()
+    if not lacking:
+        return
+    progress(f"packages: installing with apt: {', '.join(lacking)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *lacking]
+    with _services_stay_off():
+        done = _apt(install, environment)
+        if done.returncode != 0:
+            # A new machine has no package lists, or old ones.
+            _apt(["apt-get", "update", "--quiet"], environment)
+            done = _apt(install, environment)
+    still = missing()
+    if done.returncode != 0 or still:
+        raise LocalError(
+            f"apt could not install {', '.join(still or lacking)} (exit status {done.returncode})",
+            details=(done.stdout + done.stderr).strip()[-1500:],
+            fix=f"run `apt-get update && {' '.join(install)}` and read what it says",
+        )
+
+
+def _apt(argv: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=APT_TIMEOUT_S, check=False
+    )
+
+
+@contextmanager
+def _services_stay_off() -> Iterator[None]:
+    """Debian starts a service when it installs one; the cluster runs its own etcd and containerd, so this forbids it.
+
+    policy-rc.d is Debian's own means (invoke-rc.d(8)); one that the machine has already is left alone.
+    """
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink(missing_ok=True)

@@ -1,0 +1,60 @@
+"""Where things lie: the project's own state folder, and the cache that checkouts share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+CACHE_VARIABLE = "TRITON_FLEET_CACHE"
+
+
+def cache_folder() -> Path:
+    """The folder of built tools and images: $TRITON_FLEET_CACHE, else the user's cache folder (XDG)."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).expanduser().resolve()
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "triton-fleet"
+
+
+@dataclass(frozen=True)
+class State:
+    """The files of one embedded cluster and of the stack that runs on it.
+
+    Everything a cluster writes lies under `root`; removing the folder after a stop leaves nothing.
+    """
+
+    root: Path
+
+    @property
+    def cluster(self) -> Path:
+        return self.root / "cluster"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.root / "kubeconfig"
+
+    @property
+    def store(self) -> Path:
+        """The folder that plays the shared file system; kept when the cluster goes, as the PV says."""
+        return self.root / "store"
+
+    @property
+    def pulumi(self) -> Path:
+        return self.root / "pulumi"
+
+    @property
+    def logs(self) -> Path:
+        return self.cluster / "logs"
+
+    @property
+    def identity(self) -> str:
+        """A short name for this cluster that no other checkout on the machine has: cgroups carry it."""
+        return "triton-fleet-" + hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
+
+
+def default_state() -> State:
+    return State(PROJECT / ".fleet")

