@@ -20,7 +20,9 @@ def _parser() -> argparse.ArgumentParser:
     down = command.add_parser("down", help="destroy the stack, stop the embedded cluster")
     verify = command.add_parser("verify", help="run the verification again")
     for parsed in (up, down, verify):
-        parsed.add_argument("--cluster", type=Path, help="kubeconfig file of a cluster to use instead of the embedded one")
+        parsed.add_argument(
+            "--cluster", type=Path, help="kubeconfig file of a cluster to use instead of the embedded one"
+        )
     preview = command.add_parser("preview", help="pulumi preview without a cluster")
     for parsed in (preview, verify):
         parsed.add_argument("--stack", required=True)
@@ -53,7 +55,12 @@ def main(argv: list[str] | None = None) -> int:
             case "images":
                 commands.images(arguments.export, _progress)
             case "prepare":
-                commands.prepare_cluster(_file(arguments.cluster), arguments.simulate_gpus, arguments.yes, _progress)
+                commands.prepare_cluster(
+                    arguments.cluster.expanduser().resolve(),
+                    _progress,
+                    simulate_gpus=arguments.simulate_gpus,
+                    assume_yes=arguments.yes,
+                )
     except LocalError as error:
         print(f"\nerror: {error}", file=sys.stderr, flush=True)
         return 1

@@ -71,7 +71,9 @@ def down(state: State, cluster: Path | None, progress: Progress) -> None:
                 failure = LocalError(
                     "pulumi destroy failed; what it said stands above",
                     details=diagnosis.of(reachable, namespace_of(opened)),
-                    fix="run make down again" if cluster else "the embedded cluster was stopped all the same, and the stack with it",
+                    fix="run make down again"
+                    if cluster
+                    else "the embedded cluster was stopped all the same, and the stack with it",
                 )
         if cluster is None:
             lifecycle.stop(state, progress)
@@ -107,7 +109,9 @@ def verify(name: str, state: State, cluster: Path | None, progress: Progress) ->
             check=False,
         )
         if done.returncode != 0:
-            raise LocalError(f"verification of stack {name} failed; the table stands above", fix="look at what it names first")
+            raise LocalError(
+                f"verification of stack {name} failed; the table stands above", fix="look at what it names first"
+            )
 
 
 def images(export: Path | None, progress: Progress) -> None:
@@ -122,7 +126,7 @@ def images(export: Path | None, progress: Progress) -> None:
         build.export(export, cache_folder(), progress, binaries)
 
 
-def prepare_cluster(cluster: Path, simulate_gpus: bool, assume_yes: bool, progress: Progress) -> None:
+def prepare_cluster(cluster: Path, progress: Progress, *, simulate_gpus: bool, assume_yes: bool) -> None:
     """Label, taint and patch the nodes of another cluster, after asking."""
     require_cluster(cluster)
     if not simulate_gpus:
@@ -133,7 +137,7 @@ def prepare_cluster(cluster: Path, simulate_gpus: bool, assume_yes: bool, progre
     plan = prepare.plan_nodes(cluster, topology.NODES)
     progress(f"prepare: on the cluster {prepare.server_of(cluster)}")
     for node_name, simulated in plan:
-        progress(f"  {node_name}: {simulated.gpus} × {simulated.gpu_product} (simulated), its labels and its taint")
+        progress(f"  {node_name}: {simulated.gpus} x {simulated.gpu_product} (simulated), its labels and its taint")
     if not assume_yes:
         try:
             answer = input("prepare: change these nodes? [y/N] ")

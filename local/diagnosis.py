@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubernetes import client
 from kubernetes.client import ApiException
 from kubernetes.config import new_client_from_config
 from urllib3.exceptions import HTTPError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 MESSAGE_LINES = 12
 

@@ -6,11 +6,14 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 # package: a file that it brings, looked for on PATH unless it is absolute.
 NEEDED = {
@@ -87,7 +90,13 @@ def ensure(progress: Callable[[str], None]) -> None:
 
 def _apt(argv: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=APT_TIMEOUT_S, check=False
+        argv,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=APT_TIMEOUT_S,
+        check=False,
     )
 
 

@@ -9,16 +9,18 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from local import toolchain
 from local.errors import LocalError
 from local.state import PROJECT, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 CLUSTER_VARIABLE = "TRITON_FLEET_CLUSTER"
 """Read once by __main__.py: the kubeconfig file that replaces the stack's own."""
@@ -40,8 +42,10 @@ class Stack:
     def settings_file(self) -> Path:
         return self.home / f"Pulumi.{self.name}.yaml"
 
-    def pulumi(self, *arguments: str, capture: bool = False, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-        """Run pulumi in the project; output goes to the terminal, with its live view if it is one, unless captured."""
+    def pulumi(
+        self, *arguments: str, capture: bool = False, timeout_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run pulumi in the project; its output goes to the terminal, with its live view, unless captured."""
         plain = [] if sys.stdout.isatty() and not capture else ["--non-interactive"]
         return subprocess.run(
             [toolchain_program(self.environment), *arguments, *plain, f"--stack={self.name}"],
@@ -60,9 +64,8 @@ class Stack:
 
 
 def toolchain_program(environment: Mapping[str, str]) -> str:
-    found = shutil.which("pulumi", path=environment["PATH"])
-    assert found is not None, "pulumi_path() has put it there"
-    return found
+    """The pulumi that the environment's PATH finds first; `_environment` has put one there."""
+    return shutil.which("pulumi", path=environment["PATH"]) or "pulumi"
 
 
 def backend_home(state: State, cluster: Path | None) -> Path:
@@ -144,7 +147,9 @@ def exported(stack: Stack) -> dict[str, Any]:
     """The stack's state with its secrets in plain text; keep it out of files that stay."""
     done = stack.pulumi("stack", "export", "--show-secrets", capture=True)
     if done.returncode != 0:
-        raise LocalError(f"the state of stack {stack.name} could not be read", details=done.stderr.strip(), fix="make up")
+        raise LocalError(
+            f"the state of stack {stack.name} could not be read", details=done.stderr.strip(), fix="make up"
+        )
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -152,7 +157,9 @@ def exported(stack: Stack) -> dict[str, Any]:
 def outputs(stack: Stack) -> dict[str, Any]:
     done = stack.pulumi("stack", "output", "--json", capture=True)
     if done.returncode != 0:
-        raise LocalError(f"the outputs of stack {stack.name} could not be read", details=done.stderr.strip(), fix="make up")
+        raise LocalError(
+            f"the outputs of stack {stack.name} could not be read", details=done.stderr.strip(), fix="make up"
+        )
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -160,9 +167,11 @@ def outputs(stack: Stack) -> dict[str, Any]:
 def report_table(report: Sequence[Mapping[str, Any]]) -> str:
     """The verification report as a table; each row is a check."""
     rows = [("check", "result", "seconds", "reason")] + [
-        (str(row["name"]), "ok" if row["ok"] else "FAILED", f"{row['seconds']:.1f}", str(row["reason"])) for row in report
+        (str(row["name"]), "ok" if row["ok"] else "FAILED", f"{row['seconds']:.1f}", str(row["reason"]))
+        for row in report
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3]]).rstrip() for row in rows
+        "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3]]).rstrip()
+        for row in rows
     )

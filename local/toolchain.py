@@ -137,7 +137,7 @@ def ensure(wanted: Iterable[str], progress: Progress) -> dict[str, Path]:
     if missing:
         _require_disk(missing)
         go = go_program(progress)
-        progress(f"tools: building {', '.join(tool.name for tool in missing)} from Go modules (once; about 20 min on 2 cores)")
+        progress(f"tools: building {', '.join(tool.name for tool in missing)} from Go modules, once; about 20 min")
         for number, tool in enumerate(missing, start=1):
             found[tool.name] = _build(tool, go, f"{number}/{len(missing)}", progress)
     return found
@@ -233,7 +233,16 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
         for module, path, name in tool.copies:
             _place(_module_folder(go, sources, module) / path, sources / name)
         variables = " ".join(f"-X {variable}={value}" for variable, value in (tool.variables or {}).items())
-        argv = [go, "build", "-trimpath", "-ldflags", f"-s -w {variables}".strip(), "-o", str(workspace / "out"), tool.package]
+        argv = [
+            go,
+            "build",
+            "-trimpath",
+            "-ldflags",
+            f"-s -w {variables}".strip(),
+            "-o",
+            str(workspace / "out"),
+            tool.package,
+        ]
         _watched(argv, sources, workspace / "log", f"tools: {position} {tool.name}", progress)
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = target.with_suffix(".new")
@@ -277,7 +286,12 @@ def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: 
 
 def _module_folder(go: str, sources: Path, module: str) -> Path:
     done = subprocess.run(
-        [go, "mod", "download", "-json", module], cwd=sources, env=_environment(), capture_output=True, text=True, check=False
+        [go, "mod", "download", "-json", module],
+        cwd=sources,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise LocalError(

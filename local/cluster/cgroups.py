@@ -14,20 +14,20 @@ CONTROLLERS_V2 = ("cpuset", "cpu", "io", "memory", "pids")
 REMOVE_DEADLINE_S = 20.0
 
 
-def version(mount: Path = MOUNT) -> int:
-    return 2 if (mount / "cgroup.controllers").exists() else 1
+def is_version_2(mount: Path = MOUNT) -> bool:
+    return (mount / "cgroup.controllers").exists()
 
 
 def hierarchies(mount: Path = MOUNT) -> list[Path]:
     """The roots in which a cgroup has to exist."""
-    if version(mount) == 2:
+    if is_version_2(mount):
         return [mount]
-    roots: list[Path] = []
-    for entry in sorted(mount.iterdir()):
-        # Joint controllers (cpu,cpuacct) appear once by their real folder, and again as links.
-        if entry.is_dir() and not entry.is_symlink() and (entry / "cgroup.procs").exists():
-            roots.append(entry)
-    return roots
+    # Joint controllers (cpu,cpuacct) appear once by their real folder, and again as links.
+    return [
+        entry
+        for entry in sorted(mount.iterdir())
+        if entry.is_dir() and not entry.is_symlink() and (entry / "cgroup.procs").exists()
+    ]
 
 
 def make(path: str, mount: Path = MOUNT) -> None:
@@ -35,13 +35,13 @@ def make(path: str, mount: Path = MOUNT) -> None:
     for root in hierarchies(mount):
         parent = root
         for part in path.strip("/").split("/"):
-            if version(mount) == 2:
+            if is_version_2(mount):
                 _enable_controllers(parent)
             child = parent / part
             child.mkdir(exist_ok=True)
             # Version 1 starts a cpuset empty, and a process cannot enter an empty one.
             for name in ("cpuset.cpus", "cpuset.mems"):
-                if version(mount) == 1 and (child / name).exists() and not (child / name).read_text().strip():
+                if not is_version_2(mount) and (child / name).exists() and not (child / name).read_text().strip():
                     (child / name).write_text((parent / name).read_text())
             parent = child
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from local.cluster import pki
 from local.cluster.topology import DNS_DOMAIN, NODES, Addresses, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 CNI_PLUGINS = "/usr/lib/cni"
 """Where Debian's containernetworking-plugins puts them."""
@@ -72,7 +75,7 @@ class ClusterFiles:
         return self.config / node.name
 
     def cgroup(self, node: Node) -> str:
-        """cgroup paths are machine-wide, so they carry the cluster's identity."""
+        """Cgroup paths are machine-wide, so they carry the cluster's identity."""
         return f"/{self.identity}/{node.name}"
 
     def kubeconfig(self, user: str) -> Path:
@@ -127,9 +130,7 @@ def _write_pki(files: ClusterFiles) -> None:
         if user != "apiserver-kubelet-client":
             pki.kubeconfig(files.pki, user, at.api_server, files.kubeconfig(user))
     for node in NODES:
-        pki.kubeconfig(
-            files.pki, f"kubelet-{node.name}", at.api_server, files.kubeconfig(f"kubelet-{node.name}")
-        )
+        pki.kubeconfig(files.pki, f"kubelet-{node.name}", at.api_server, files.kubeconfig(f"kubelet-{node.name}"))
 
 
 def _write_node(files: ClusterFiles, node: Node, index: int) -> None:
@@ -139,17 +140,13 @@ def _write_node(files: ClusterFiles, node: Node, index: int) -> None:
     cni = config / "cni"
     cni.mkdir(exist_ok=True)
     (cni / "10-pods.conflist").write_text(json.dumps(cni_config(files.addresses, index), indent=2) + "\n")
-    (config / "kubelet.yaml").write_text(
-        yaml.safe_dump(kubelet_config(files, node, index), sort_keys=False)
-    )
-    (config / "kube-proxy.yaml").write_text(
-        yaml.safe_dump(kube_proxy_config(files, node), sort_keys=False)
-    )
+    (config / "kubelet.yaml").write_text(yaml.safe_dump(kubelet_config(files, node, index), sort_keys=False))
+    (config / "kube-proxy.yaml").write_text(yaml.safe_dump(kube_proxy_config(files, node), sort_keys=False))
     (config / "resolv.conf").write_text("# A pod that asks for the node's DNS gets none: nothing here reaches out.\n")
 
 
 def containerd_config(config: Path) -> str:
-    """containerd 1.6's own paths (/run/containerd, /var/lib/containerd) are the node's, by its mount namespace."""
+    """Containerd 1.6's own paths (/run/containerd, /var/lib/containerd) are the node's, by its mount namespace."""
     return f"""\
 version = 2
 disabled_plugins = [

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from local.state import State
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from local.state import State
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,9 @@ class Handle:
         return [*entered, *argv]
 
     def run(
-        self, argv: Sequence[str], node: str | None = None, timeout_s: float = 60, **options: Any
+        self, argv: Sequence[str], node: str | None = None, timeout_s: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.inside(argv, node), capture_output=True, text=True, timeout=timeout_s, check=False, **options
-        )
+        return subprocess.run(self.inside(argv, node), capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def process_file(state: State) -> Path:
@@ -92,13 +91,13 @@ def children(pid: int) -> list[int]:
 
 
 def same_pid_namespace(pid: int) -> set[int]:
-    """Every process of the machine that is in the PID namespace of `pid`, or in one below it that holds its mounts."""
-    wanted = os.readlink(f"/proc/{pid}/ns/pid")
+    """Every process of the machine that is in the PID namespace of `pid`."""
+    wanted = Path(f"/proc/{pid}/ns/pid").readlink()
     found: set[int] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if os.readlink(entry / "ns" / "pid") == wanted:
+                if (entry / "ns" / "pid").readlink() == wanted:
                     found.add(int(entry.name))
             except OSError:
                 continue

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from local.cluster.handle import Handle
 from local.cluster.topology import NODES, Node
 from local.errors import LocalError
-from local.images.build import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from local.cluster.handle import Handle
+    from local.images.build import Image
 
 LOAD_TIMEOUT_S = 300
 KEY_LABEL = "triton-fleet.io/key"

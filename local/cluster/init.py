@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local.cluster import config, cgroups
+from local.cluster import cgroups, config
 from local.cluster.topology import NODES, Addresses, Node
 
 RESTART_DELAY_S = 1.0

@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -73,9 +72,7 @@ def _one_at_a_time(state: State) -> Iterator[None]:
         yield
 
 
-def _launch(
-    state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None
-) -> Handle:
+def _launch(state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None) -> Handle:
     state.logs.mkdir(parents=True, exist_ok=True)
     network = _claim_range(preferred)
     link = topology.link_name(network)
@@ -115,10 +112,7 @@ def _launch(
                 start_new_session=True,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
-        first = _first_process(state, process)
-        started = handle.start_time(first)
-        if started is None:
-            raise _failed(state, "init", "the cluster's first process ended at once")
+        first, started = _first_process(state, process)
         running = Handle(state, first, started, str(network), link)
         running.write()
         _ip("link", "set", f"{link}p", "netns", str(first), "name", "eth0")
@@ -135,12 +129,14 @@ def _launch(
     return running
 
 
-def _first_process(state: State, unshare: subprocess.Popen[bytes]) -> int:
+def _first_process(state: State, unshare: subprocess.Popen[bytes]) -> tuple[int, int]:
+    """PID and start time of the process that `unshare` starts in the new namespaces."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        below = handle.children(unshare.pid)
-        if below:
-            return below[0]
+        for pid in handle.children(unshare.pid):
+            started = handle.start_time(pid)
+            if started is not None:
+                return pid, started
         if unshare.poll() is not None:
             break
         time.sleep(0.02)
@@ -184,7 +180,7 @@ def _range_of(text: str) -> ipaddress.IPv4Network:
         ) from error
     if network.prefixlen != topology.RANGE_PREFIX:
         raise LocalError(
-            f"{RANGE_VARIABLE}={text} has a prefix of /{network.prefixlen}; the cluster needs a /{topology.RANGE_PREFIX}",
+            f"{RANGE_VARIABLE}={text} is a /{network.prefixlen}; the cluster needs a /{topology.RANGE_PREFIX}",
             fix=f"name a network such as 198.18.0.0/{topology.RANGE_PREFIX}",
         )
     return network
@@ -213,7 +209,7 @@ def _make_link(name: str) -> bool:
     if made.returncode != 0 and "File exists" not in made.stderr:
         raise LocalError(
             f"the link {name} could not be made: {made.stderr.strip()}",
-            fix="run as root on a kernel with veth links, or use a cluster that you have: make up CLUSTER=<kubeconfig file>",
+            fix="use a kernel with veth links, or a cluster that you have: make up CLUSTER=<kubeconfig file>",
         )
     return made.returncode == 0
 
@@ -293,16 +289,18 @@ def _wait_for_api(running: Handle, progress: Progress) -> None:
         _check_alive(running)
         if _link_up(running.link):
             try:
-                with urllib.request.urlopen(f"{at.api_server}/readyz", context=context, timeout=5) as answer:
-                    if answer.status == 200:
-                        return
-            except (urllib.error.URLError, OSError):
+                # Anything but 2xx raises.
+                with urllib.request.urlopen(f"{at.api_server}/readyz", context=context, timeout=5):  # noqa: S310 it is https
+                    return
+            except OSError:
                 pass
         if not said:
             progress("cluster: waiting for the API server")
             said = True
         if time.monotonic() > deadline:
-            raise _failed(running.state, "kube-apiserver", f"the API server was not ready within {API_DEADLINE_S:.0f} s")
+            raise _failed(
+                running.state, "kube-apiserver", f"the API server was not ready within {API_DEADLINE_S:.0f} s"
+            )
         time.sleep(0.3)
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import ipaddress
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 # The cluster is thrown away with its folder; the life of its certificates only has to outlast it.
 LIFETIME_DAYS = 3650
@@ -87,7 +90,8 @@ class Authority:
             return
         authority = x509.load_pem_x509_certificate(self.certificate_file.read_bytes())
         signer = serialization.load_pem_private_key(self.key_file.read_bytes(), password=None)
-        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        if not isinstance(signer, ec.EllipticCurvePrivateKey):
+            raise TypeError(f"{self.key_file} holds a {type(signer).__name__}, not a key that this program made")
         key = _private_key()
         builder = _builder(_name(common, organization), authority.subject, key.public_key()).add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
@@ -103,18 +107,16 @@ class Authority:
         )
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=LIFETIME_DAYS))
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=LIFETIME_DAYS))
     )
 
 
@@ -126,9 +128,7 @@ def service_account_key(folder: Path) -> None:
     _write(folder / "service-account.key", _pem(key))
     _write(
         folder / "service-account.pub",
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        ),
+        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
     )
 
 
@@ -156,9 +156,7 @@ def kubeconfig(folder: Path, user: str, server: str, target: Path) -> None:
                 },
             }
         ],
-        "contexts": [
-            {"name": "triton-fleet-local", "context": {"cluster": "triton-fleet-local", "user": user}}
-        ],
+        "contexts": [{"name": "triton-fleet-local", "context": {"cluster": "triton-fleet-local", "user": user}}],
         "current-context": "triton-fleet-local",
     }
     _write(target, yaml.safe_dump(document, sort_keys=False).encode())

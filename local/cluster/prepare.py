@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import string
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubernetes import client
 from kubernetes.client import ApiException
@@ -19,10 +18,14 @@ from urllib3.exceptions import HTTPError
 
 from fleet import names
 from local.cluster import lifecycle
-from local.cluster.handle import Handle
 from local.cluster.topology import NODES, Addresses, Node
 from local.errors import LocalError
-from local.images.build import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from local.cluster.handle import Handle
+    from local.images.build import Image
 
 MANIFESTS = Path(__file__).parent / "manifests"
 DNS_DEADLINE_S = 120.0
@@ -37,7 +40,9 @@ def system_services(running: Handle, coredns: Image, progress: Callable[[str], N
             running.state, "apply", "--server-side", "--force-conflicts", "--filename=-", text=text
         )
         if done.returncode != 0:
-            raise LocalError(f"{manifest.name} could not be applied: {done.stderr.strip()}", fix="make down, then make up")
+            raise LocalError(
+                f"{manifest.name} could not be applied: {done.stderr.strip()}", fix="make down, then make up"
+            )
     _wait_for_dns(running, progress)
 
 
@@ -55,7 +60,9 @@ def _wait_for_dns(running: Handle, progress: Callable[[str], None]) -> None:
             progress("cluster: waiting for DNS (CoreDNS)")
             said = True
         if time.monotonic() > deadline:
-            pods = lifecycle.kubectl(running.state, "describe", "pods", "--namespace=kube-system", "--selector=k8s-app=kube-dns")
+            pods = lifecycle.kubectl(
+                running.state, "describe", "pods", "--namespace=kube-system", "--selector=k8s-app=kube-dns"
+            )
             raise LocalError(
                 f"cluster: CoreDNS was not available within {DNS_DEADLINE_S:.0f} s",
                 details=pods.stdout[-1500:],
@@ -128,8 +135,12 @@ def plan_nodes(kubeconfig: Path, simulated: Sequence[Node]) -> list[tuple[str, N
     plan: list[tuple[str, Node]] = []
     free = list(schedulable)
     for node in wanted:
-        already = next((n for n in free if (n.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL) == node.gpu_product), None)
-        chosen = already or next(n for n in reversed(free) if names.NODE_GPU_PRODUCT_LABEL not in (n.metadata.labels or {}))
+        already = next(
+            (n for n in free if (n.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL) == node.gpu_product), None
+        )
+        chosen = already or next(
+            n for n in reversed(free) if names.NODE_GPU_PRODUCT_LABEL not in (n.metadata.labels or {})
+        )
         free.remove(chosen)
         plan.append((chosen.metadata.name, node))
     return plan

@@ -108,5 +108,5 @@ def ranges() -> list[ipaddress.IPv4Network]:
 
 
 def link_name(network: ipaddress.IPv4Network) -> str:
-    """The host's end of the link, named by its range: making the link is what claims the range (15 characters at most)."""
+    """The host's end of the link, named by its range: making it claims the range (15 characters at most)."""
     return f"tf{int(network.network_address):x}"
