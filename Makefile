@@ -1,0 +1,57 @@
+# The product's face. `make help` lists what there is; docs/architecture.md says how it hangs together.
+SHELL := /bin/sh
+PY := .venv/bin/python
+STACK ?= local
+# STATE=<folder> keeps a cluster and its stack there instead of in .fleet: a second one beside the first.
+.DEFAULT_GOAL := help
+.PHONY: help up down test check preview verify images prepare bench settings clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.venv: FORCE
+	@sh local/bootstrap.sh
+FORCE:
+
+up: .venv ## everything on this machine: cluster, stack `local`, verification report (CLUSTER=<kubeconfig file> uses another cluster)
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") up $(if $(CLUSTER),--cluster "$(CLUSTER)")
+
+down: .venv ## destroy stack `local`, stop the embedded cluster, leave nothing
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") down $(if $(CLUSTER),--cluster "$(CLUSTER)")
+
+test: .venv ## everything that CI runs: lint, types, unit, engine and end-to-end tests
+	@$(MAKE) --no-print-directory lint
+	@$(PY) -m pytest -m "" tests
+
+check: .venv ## the quick part of the tests: lint, types, unit
+	@$(MAKE) --no-print-directory lint
+	@$(PY) -m pytest tests
+
+.PHONY: lint
+lint: .venv
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --check --quiet .
+	@$(PY) -m mypy fleet components local services
+	@.venv/bin/lint-imports --no-logo --quiet 2>/dev/null || .venv/bin/lint-imports
+
+preview: .venv ## the stack's plan (STACK=local), without a cluster
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") preview --stack "$(STACK)"
+
+verify: .venv ## run the verification again (STACK=local): table, exit status, reports/verification.json
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") verify --stack "$(STACK)" $(if $(CLUSTER),--cluster "$(CLUSTER)")
+
+images: .venv ## build the images (EXPORT=<folder> writes their archives there)
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") images $(if $(EXPORT),--export "$(EXPORT)")
+
+prepare: .venv ## label, taint and patch nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (YES=1: do not ask)
+	@test -n "$(CLUSTER)" || { echo 'error: make prepare needs CLUSTER=<kubeconfig file>' >&2; exit 1; }
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") prepare --cluster "$(CLUSTER)" $(if $(SIMULATE_GPUS),--simulate-gpus) $(if $(YES),--yes)
+
+bench: .venv ## the benchmarks, into reports/bench.json (ONLY=<name> runs one)
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") bench $(if $(ONLY),--only "$(ONLY)")
+
+settings: .venv ## write Pulumi.yaml's schema and docs/settings.md again from fleet/schema.py
+	@$(PY) -m fleet.settings_reference
+
+clean: down ## down, and forget the stack's state, the store and the reports; the cache of built tools stays
+	@rm -rf .fleet reports rendered

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Makes the project's Python environment (.venv) from the hashed lock, or finds it made. Needs no more than a shell.
+set -eu
+cd "$(dirname "$0")/.."
+lock=requirements/dev.txt
+stamp=.venv/.installed-$(cksum <"$lock" | tr ' ' '-')
+[ -e "$stamp" ] && exit 0
+
+fits() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+find_python() {
+    for candidate in ${PYTHON:-} python3 python3.11 python3.12 python3.13 python3.14 /usr/bin/python3; do
+        if fits "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+}
+
+python=$(find_python)
+if [ -z "$python" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "packages: installing with apt: python3 python3-venv"
+    apt-get update --quiet=2
+    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends python3 python3-venv >/dev/null
+    python=$(find_python)
+fi
+if [ -z "$python" ]; then
+    echo "error: no Python 3.11 or newer with venv was found" >&2
+    echo "fix: install one (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=<path> ..." >&2
+    exit 1
+fi
+echo "python: making .venv with $python"
+rm -rf .venv
+"$python" -m venv .venv
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$lock"
+touch "$stamp"
