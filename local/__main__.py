@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from local import commands
+from local import bench, commands
 from local.errors import LocalError
 from local.state import State, default_state
 
@@ -32,6 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--cluster", type=Path, required=True)
     prepare.add_argument("--simulate-gpus", action="store_true")
     prepare.add_argument("--yes", action="store_true", help="do not ask")
+    measure = command.add_parser("bench", help="the benchmarks, into reports/bench.json")
+    measure.add_argument("--only", metavar="NAME", help=f"run one: {', '.join(bench.BENCHMARKS)}")
     return parser
 
 
@@ -61,6 +63,8 @@ def main(argv: list[str] | None = None) -> int:
                     simulate_gpus=arguments.simulate_gpus,
                     assume_yes=arguments.yes,
                 )
+            case "bench":
+                bench.run(state, arguments.only, _progress)
     except LocalError as error:
         print(f"\nerror: {error}", file=sys.stderr, flush=True)
         return 1

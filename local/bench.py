@@ -1,0 +1,181 @@
+"""The benchmarks: what an install costs in time and memory, against the bounds that were promised.
+
+Each runs the real commands in a state folder of its own, so that a cluster that is up is not disturbed. Times
+are this machine's, at this hour: the bounds are wide, and no test depends on them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from local import commands
+from local.cluster.handle import Handle
+from local.errors import LocalError
+from local.state import CACHE_VARIABLE, PROJECT, State
+
+SETTLE_S = 60
+"""An idle cluster is measured this long after its last request."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure. `bound` is the most that it may be, `holds` whether it is."""
+
+    name: str
+    what: str
+    value: float
+    unit: str
+    bound: float
+    holds: bool
+    machine: str
+
+
+def run(state: State, only: str | None, progress: Progress) -> None:
+    """Run the benchmarks (all but up_fresh, which is run by name only) and write reports/bench.json."""
+    if only is not None and only not in BENCHMARKS:
+        raise LocalError(f"there is no benchmark {only!r}", fix=f"use one of: {', '.join(BENCHMARKS)}")
+    chosen = [only] if only else [name for name in BENCHMARKS if name != "up_fresh"]
+    bench = Bench(State(state.root / "bench"), progress)
+    results: list[Result] = []
+    try:
+        for name in chosen:
+            what, unit, bound, measure = BENCHMARKS[name]
+            progress(f"bench: {name}: {what}")
+            value = round(measure(bench), 1)
+            results.append(Result(name, what, value, unit, bound, value <= bound, machine()))
+            progress(f"bench: {name}: {value} {unit}, bound {bound} {unit}")
+    finally:
+        bench.down()
+        commands.REPORTS.mkdir(exist_ok=True)
+        rows = [asdict(result) for result in results]
+        (commands.REPORTS / "bench.json").write_text(json.dumps(rows, indent=2) + "\n")
+    broken = [result.name for result in results if not result.holds]
+    if broken:
+        raise LocalError(f"bounds not held: {', '.join(broken)}", fix="see reports/bench.json; is the machine busy?")
+
+
+def machine() -> str:
+    """The machine in a line: cores, memory, kernel."""
+    memory_kib = int(Path("/proc/meminfo").read_text().split(maxsplit=2)[1])
+    return f"{os.cpu_count()} cores, {memory_kib / 2**20:.0f} GiB, {platform.system()} {platform.release()}"
+
+
+class Bench:
+    """The cluster that the benchmarks share, and how to run a command on it."""
+
+    def __init__(self, state: State, progress: Progress) -> None:
+        self.state = state
+        self.progress = progress
+
+    def timed(self, argv: list[str], environment: dict[str, str] | None = None) -> float:
+        began = time.monotonic()
+        done = subprocess.run(
+            argv,
+            cwd=PROJECT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise LocalError(
+                f"{' '.join(argv)} failed with status {done.returncode}",
+                details=(done.stdout + done.stderr)[-3000:],
+                fix="run it by itself",
+            )
+        return time.monotonic() - began
+
+    def local(self, *arguments: str, environment: dict[str, str] | None = None) -> float:
+        return self.timed([sys.executable, "-m", "local", f"--state={self.state.root}", *arguments], environment)
+
+    def down(self) -> None:
+        self.local("down")
+        shutil.rmtree(self.state.root, ignore_errors=True)
+
+    def running(self) -> bool:
+        found = Handle.read(self.state)
+        return found is not None and found.alive
+
+
+def _up_from_nothing(bench: Bench) -> float:
+    bench.down()
+    bench.local("images")  # builds what is missing of tools and images, so that none of it is counted
+    return bench.local("up")
+
+
+def _up_again(bench: Bench) -> float:
+    if not bench.running():
+        bench.local("up")
+    return bench.local("up")
+
+
+def _idle_memory_gib(bench: Bench) -> float:
+    if not bench.running():
+        bench.local("up")
+    time.sleep(SETTLE_S)
+    running = Handle.read(bench.state)
+    if running is None:
+        raise LocalError("the cluster is gone", fix="run the benchmark again")
+    return sum(_pss_kib(pid) for pid in _family(running.pid)) / 2**20
+
+
+def _check(bench: Bench) -> float:
+    return bench.timed(["make", "check"])
+
+
+def _up_fresh(bench: Bench) -> float:
+    """With an empty cache: nothing built, nothing fetched."""
+    bench.down()
+    with tempfile.TemporaryDirectory(prefix="bench-cache-", dir=PROJECT / ".fleet") as cache:
+        try:
+            return bench.local("up", environment={CACHE_VARIABLE: cache}) / 60
+        finally:
+            bench.local("down", environment={CACHE_VARIABLE: cache})
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    family = [pid]
+    for member in family:
+        family += parents.get(member, [])
+    return family
+
+
+def _pss_kib(pid: int) -> int:
+    """Proportional set size: memory that processes share is counted once, divided among them (proc(5))."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
+
+
+# name: what, unit, bound, how. The bounds are issue 3's.
+BENCHMARKS: dict[str, tuple[str, str, float, Callable[[Bench], float]]] = {
+    "up": ("make up from nothing, tools and images built", "s", 180, _up_from_nothing),
+    "up_again": ("make up where nothing changed", "s", 60, _up_again),
+    "idle_memory": ("memory (PSS) of the idle cluster with two SKUs", "GiB", 3, _idle_memory_gib),
+    "check": ("make check, installed", "s", 60, _check),
+    "up_fresh": ("make up with an empty cache: everything is fetched and built", "min", 30, _up_fresh),
+}

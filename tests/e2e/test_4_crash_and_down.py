@@ -1,0 +1,66 @@
+"""Crashes, two commands at once, and `make down`: last, since each ends the cluster. In this order."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e import machine
+from tests.e2e.checkout import infer, kill_hard
+
+if TYPE_CHECKING:
+    from tests.e2e.checkout import Checkout
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_killed_cluster_leaves_no_process_and_comes_back_with_its_stack(
+    checkout: Checkout, before: dict[str, list[str]]
+) -> None:
+    recorded = json.loads((checkout.folder / ".fleet" / "cluster" / "process.json").read_text())
+    kill_hard(recorded["pid"])
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and machine.difference(before, machine.snapshot()).keys() - {"cgroups"}:
+        time.sleep(0.5)
+    # cgroups are the machine's: the next start or stop removes them. Everything else went with the process.
+    assert machine.difference(before, machine.snapshot()).keys() <= {"cgroups"}
+    again = checkout.make("up")
+    assert again.status == 0, again.text[-4000:]
+    infer(checkout.service_address())
+
+
+def test_two_commands_at_once_take_turns(checkout: Checkout) -> None:
+    """A second `make up` of one checkout waits for the first instead of breaking it."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if checkout.make("up").status == 0 else 1)
+    second = checkout.make("up")
+    _, status = os.waitpid(pid, 0)
+    assert (os.waitstatus_to_exitcode(status), second.status) == (0, 0), second.text[-3000:]
+
+
+def test_down_after_a_kill_leaves_nothing(checkout: Checkout, before: dict[str, list[str]]) -> None:
+    """The worst case last: the cluster is killed half-way, then `make down` has to clear what is left."""
+    recorded = json.loads((checkout.folder / ".fleet" / "cluster" / "process.json").read_text())
+    kill_hard(recorded["pid"])
+    down = checkout.make("down")
+    assert down.status == 0, down.text[-3000:]
+    assert machine.difference(before, machine.snapshot()) == {}
+    assert not (checkout.folder / ".fleet" / "cluster").exists()
+    assert checkout.make("down").status == 0, "a second down has to find nothing and say so"
+
+
+def test_a_full_turn_ends_with_a_destroy_that_leaves_nothing(checkout: Checkout, before: dict[str, list[str]]) -> None:
+    up = checkout.make("up")
+    assert up.status == 0, up.text[-4000:]
+    store = checkout.folder / ".fleet" / "store"
+    assert any(store.rglob("config.pbtxt"))
+    down = checkout.make("down")
+    assert down.status == 0, down.text[-3000:]
+    assert " deleted" in down.text
+    assert machine.difference(before, machine.snapshot()) == {}
+    assert any(store.rglob("config.pbtxt")), "the store is retained"
