@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from fleet import verification
 from local import diagnosis, packages, stack, toolchain
 from local.cluster import images as cluster_images
 from local.cluster import lifecycle, prepare, topology
@@ -28,6 +29,7 @@ LOCAL_STACK = "local"
 DISK_NEEDED_GIB = 8
 """Three nodes' images and the cluster's own files, measured at 5 GiB, and some room."""
 REPORTS = PROJECT / "reports"
+REPORT = REPORTS / "verification.json"
 
 Progress = Callable[[str], None]
 
@@ -44,8 +46,10 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
         if cluster is None:
             _forget_stack_of_another_cluster(state, progress)
         opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=kubeconfig)
+        # The last report must not stand as this update's, should it fail.
+        REPORT.unlink(missing_ok=True)
         progress("pulumi: up")
-        done = opened.with_settings("up", "--yes", "--skip-preview")
+        done = opened.with_settings("up", "--yes", "--skip-preview", "--suppress-outputs")
         if done.returncode != 0:
             raise LocalError(
                 "pulumi up failed; what it said stands above",
@@ -99,10 +103,9 @@ def verify(name: str, state: State, cluster: Path | None, progress: Progress) ->
         opened = stack.open_stack(name, state, progress, cluster=cluster)
         document = stack.exported(opened)
         REPORTS.mkdir(exist_ok=True)
-        report = REPORTS / "verification.json"
-        report.unlink(missing_ok=True)
+        REPORT.unlink(missing_ok=True)
         done = subprocess.run(
-            [sys.executable, "-m", "services.verification.runner", "--from-state", "-", "--json", str(report)],
+            [sys.executable, "-m", "services.verification.runner", "--from-state", "/dev/stdin", "--json", str(REPORT)],
             cwd=PROJECT,
             input=json.dumps(document),
             text=True,
@@ -198,11 +201,13 @@ def namespace_of(opened: stack.Stack) -> str:
 
 def _print_result(opened: stack.Stack) -> None:
     result = stack.outputs(opened)
-    report: Sequence[Mapping[str, Any]] = result.get("verification") or []
+    rows = [verification.Result.model_validate(row) for row in result["verification"]]
     REPORTS.mkdir(exist_ok=True)
-    (REPORTS / "verification.json").write_text(json.dumps(report, indent=2) + "\n")
-    print(f"\nverification of stack {opened.name}:\n{stack.report_table(report)}")
-    print(f"\nendpoint: {result.get('endpoint')}\nkubeconfig: {opened.kubeconfig}")
+    REPORT.write_text(json.dumps(result["verification"], indent=2) + "\n")
+    print(f"\nverification of stack {opened.name}:\n{verification.table(rows)}\n")
+    for model, endpoint in result["endpoint"].items():
+        print(f"{model}: {endpoint['http']} and {endpoint['grpc']} (from this machine: {endpoint['address']})")
+    print(f"kubeconfig: {opened.kubeconfig}")
 
 
 def _forget_stack_of_another_cluster(state: State, progress: Progress) -> None:

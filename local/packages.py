@@ -34,6 +34,9 @@ ELSEWHERE = (
 )
 APT_TIMEOUT_S = 600
 POLICY = Path("/usr/sbin/policy-rc.d")
+POLICY_TEXT = (
+    "#!/bin/sh\n# triton-fleet: no service starts while `make up` installs packages. Safe to remove.\nexit 101\n"
+)
 SEARCH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 """A user's PATH often lacks the folders of system programs."""
 
@@ -72,7 +75,9 @@ def ensure(progress: Callable[[str], None]) -> None:
         return
     progress(f"packages: installing with apt: {', '.join(lacking)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *lacking]
+    # On a new machine apt itself is often at work: wait for it, in seconds.
+    options = ["--yes", "--quiet", "--no-install-recommends", "--option=DPkg::Lock::Timeout=300"]
+    install = ["apt-get", "install", *options, *lacking]
     with _services_stay_off():
         done = _apt(install, environment)
         if done.returncode != 0:
@@ -89,27 +94,33 @@ def ensure(progress: Callable[[str], None]) -> None:
 
 
 def _apt(argv: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=APT_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=APT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LocalError(
+            f"`{' '.join(argv)}` was not done within {APT_TIMEOUT_S} s", fix="run it by hand and read what it says"
+        ) from error
 
 
 @contextmanager
 def _services_stay_off() -> Iterator[None]:
     """Debian starts a service when it installs one; the cluster runs its own etcd and containerd, so this forbids it.
 
-    policy-rc.d is Debian's own means (invoke-rc.d(8)); one that the machine has already is left alone.
+    policy-rc.d is Debian's own means (invoke-rc.d(8)); one that the machine has already is left alone, one that a
+    killed command of ours left is removed.
     """
-    if POLICY.exists():
+    if POLICY.exists() and POLICY.read_text() != POLICY_TEXT:
         yield
         return
-    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.write_text(POLICY_TEXT)
     POLICY.chmod(0o755)
     try:
         yield

@@ -20,11 +20,18 @@ from local.errors import LocalError
 from local.state import PROJECT, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 CLUSTER_VARIABLE = "TRITON_FLEET_CLUSTER"
 """Read once by __main__.py: the kubeconfig file that replaces the stack's own."""
-NOT_PASSED_ON = ("KUBECONFIG", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN", "PULUMI_STACK")
+NOT_PASSED_ON = (
+    "KUBECONFIG",
+    "PULUMI_BACKEND_URL",
+    "PULUMI_CONFIG_PASSPHRASE",
+    "PULUMI_ACCESS_TOKEN",
+    "PULUMI_STACK",
+    CLUSTER_VARIABLE,
+)
 """What a shell may have set for other work must neither be used nor changed."""
 VERIFICATION_TYPE = "pulumi-python:dynamic/triton-fleet:Verification"
 
@@ -59,7 +66,7 @@ class Stack:
         )
 
     def with_settings(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command that reads settings. The engine's own check of them stops at the first fault; ours lists all."""
+        """Run a command that reads settings, without the engine's own check of them: it stops at the first fault."""
         return self.pulumi(command, f"--config-file={self.settings_file}", "--skip-config-validation", *arguments)
 
 
@@ -101,7 +108,9 @@ def open_stack(
         environment[CLUSTER_VARIABLE] = str(kubeconfig)
     stack = Stack(name, home, kubeconfig, environment)
     _working_copy(tracked, stack.settings_file)
-    made = stack.pulumi("stack", "select", "--create", capture=True)
+    # Making a stack writes the salt of its secrets into the settings beside Pulumi.yaml: here, the working copy.
+    shutil.copyfile(project / "Pulumi.yaml", home / "Pulumi.yaml")
+    made = stack.pulumi("stack", "select", "--create", f"--cwd={home}", capture=True)
     if made.returncode != 0:
         raise LocalError(f"the stack {name} could not be opened", details=made.stderr.strip(), fix=f"look into {home}")
     if any((home / "backend" / ".pulumi" / "locks").rglob("*.json")):
@@ -162,16 +171,3 @@ def outputs(stack: Stack) -> dict[str, Any]:
         )
     document: dict[str, Any] = json.loads(done.stdout)
     return document
-
-
-def report_table(report: Sequence[Mapping[str, Any]]) -> str:
-    """The verification report as a table; each row is a check."""
-    rows = [("check", "result", "seconds", "reason")] + [
-        (str(row["name"]), "ok" if row["ok"] else "FAILED", f"{row['seconds']:.1f}", str(row["reason"]))
-        for row in report
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3]]).rstrip()
-        for row in rows
-    )

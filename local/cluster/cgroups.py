@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 MOUNT = Path("/sys/fs/cgroup")
-CONTROLLERS_V2 = ("cpuset", "cpu", "io", "memory", "pids")
+CONTROLLERS_V2 = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
+"""A kubelet refuses a `cgroupRoot` that lacks one of cpu, cpuset, memory, hugetlb, pids that the kernel has."""
 REMOVE_DEADLINE_S = 20.0
 
 
@@ -66,11 +67,11 @@ def remaining(path: str, mount: Path = MOUNT) -> list[Path]:
 
 
 def processes(path: str, mount: Path = MOUNT) -> set[int]:
-    """PIDs of the machine that are in the cgroup `path` or below it."""
+    """PIDs in the cgroup `path` or below it; without those of another PID namespace, which the kernel lists as 0."""
     pids: set[int] = set()
     for folder in remaining(path, mount):
         try:
-            pids.update(int(line) for line in (folder / "cgroup.procs").read_text().split())
+            pids.update(int(pid) for pid in (folder / "cgroup.procs").read_text().split() if pid != "0")
         except OSError:
             continue
     return pids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 from local.cluster.topology import NODES, Node
@@ -53,10 +54,11 @@ def _present(running: Handle, node: str) -> dict[str, str]:
 
 def _ctr(running: Handle, node: str, arguments: Sequence[str]) -> str:
     argv = ["ctr", "--namespace=k8s.io", *arguments]
-    done = running.run(argv, node=node, timeout_s=LOAD_TIMEOUT_S)
+    fix = "look at the disk with `df -h`, then run make up again"
+    try:
+        done = running.run(argv, node=node, timeout_s=LOAD_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise LocalError(f"{' '.join(argv)} on {node}: not done within {LOAD_TIMEOUT_S} s", fix=fix) from error
     if done.returncode != 0:
-        raise LocalError(
-            f"{' '.join(argv)} on {node}: {done.stderr.strip()}",
-            fix="look at the disk with `df -h`, then run make up again",
-        )
+        raise LocalError(f"{' '.join(argv)} on {node}: {done.stderr.strip()}", fix=fix)
     return done.stdout

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -129,10 +130,10 @@ class Supervisor:
             "mount -t tmpfs -o mode=755 run /run",
             "mount -t tmpfs -o mode=755 lib /var/lib",
             f"mkdir -p /var/lib/kubelet /var/lib/containerd {config.NODE_STORE}",
-            f"mount --bind {folder / 'kubelet'} /var/lib/kubelet",
-            f"mount --bind {folder / 'containerd'} /var/lib/containerd",
-            f"mount --bind {self.files.store} {config.NODE_STORE}",
-            f"mount --bind {folder / 'log'} /var/log",
+            f"mount --bind {shlex.quote(str(folder / 'kubelet'))} /var/lib/kubelet",
+            f"mount --bind {shlex.quote(str(folder / 'containerd'))} /var/lib/containerd",
+            f"mount --bind {shlex.quote(str(self.files.store))} {config.NODE_STORE}",
+            f"mount --bind {shlex.quote(str(folder / 'log'))} /var/log",
             "mkdir -p /run/settings",
             "echo 1 > /proc/sys/net/ipv4/ip_forward",
             # Pods on one bridge reach each other's Services only if bridged packets pass the filter.

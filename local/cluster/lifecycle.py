@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import ipaddress
 import json
@@ -17,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from local.cluster import cgroups, config, handle, topology
+from local import packages
+from local.cluster import cgroups, config, handle, pki, topology
 from local.cluster.handle import Handle
 from local.cluster.topology import NODES, Addresses
 from local.errors import LocalError
@@ -30,6 +32,8 @@ STOP_DEADLINE_S = 30.0
 LOG_LINES_SHOWN = 15
 RESTARTS_TOLERATED = 4
 """A component may wait for another by failing; one that was restarted more often is broken."""
+LINKS = Path("/sys/class/net")
+BRIDGE_SETTINGS = Path("/proc/sys/net/bridge")
 
 Progress = Callable[[str], None]
 
@@ -43,11 +47,13 @@ def start(state: State, binaries: Mapping[str, str], progress: Progress) -> Hand
         running = Handle.read(state)
         if running and running.alive:
             progress(f"cluster: running already (process {running.pid}, range {running.network})")
+            before = _restarts(running)
         else:
-            _clear_remains(state, running)
+            _clear_remains(state)
             running = _launch(state, binaries, progress, preferred=running.network if running else None)
-        _wait_for_api(running, progress)
-        _wait_for_nodes(running, progress)
+            before = {}
+        _wait_for_api(running, before, progress)
+        _wait_for_nodes(running, before, progress)
         return running
 
 
@@ -58,7 +64,7 @@ def stop(state: State, progress: Progress) -> None:
         if recorded and recorded.alive:
             progress(f"cluster: stopping (process {recorded.pid})")
             _end(recorded)
-        _clear_remains(state, recorded)
+        _clear_remains(state)
         shutil.rmtree(state.cluster, ignore_errors=True)
         state.kubeconfig.unlink(missing_ok=True)
 
@@ -73,16 +79,17 @@ def _one_at_a_time(state: State) -> Iterator[None]:
 
 
 def _launch(state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None) -> Handle:
+    _require_bridge_filter()
     state.logs.mkdir(parents=True, exist_ok=True)
     network = _claim_range(preferred)
     link = topology.link_name(network)
     at = Addresses(network)
     process: subprocess.Popen[bytes] | None = None
     try:
+        _ip("link", "set", link, "alias", state.identity)
         files = config.ClusterFiles(state.cluster, state.store, state.identity, at, binaries)
         _forget_other_range(state, str(network))
         config.write(files)
-        pki_admin = files.kubeconfig("admin")
         (state.cluster / "status.json").unlink(missing_ok=True)
         described = state.cluster / "described.json"
         described.write_text(
@@ -110,7 +117,7 @@ def _launch(state: State, binaries: Mapping[str, str], progress: Progress, prefe
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PATH": packages.SEARCH, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
         first, started = _first_process(state, process)
         running = Handle(state, first, started, str(network), link)
@@ -124,8 +131,7 @@ def _launch(state: State, binaries: Mapping[str, str], progress: Progress, prefe
             process.kill()
         subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
         raise
-    shutil.copyfile(pki_admin, state.kubeconfig)
-    state.kubeconfig.chmod(0o600)
+    pki.kubeconfig(files.pki, "admin", at.api_server, state.kubeconfig)
     return running
 
 
@@ -223,8 +229,12 @@ def _forget_other_range(state: State, network: str) -> None:
     marker.write_text(network)
 
 
-def _clear_remains(state: State, recorded: Handle | None) -> None:
-    """Remove what outlives the namespaces: cgroups always, the link where it was not moved yet."""
+def _clear_remains(state: State) -> None:
+    """Remove what outlives the namespaces: cgroups always, the link where it was not moved yet.
+
+    A link goes by the alias that says whose it is: by its name it may be another cluster's, which has claimed
+    the range since.
+    """
     for pid in cgroups.processes(f"/{state.identity}"):
         try:
             os.kill(pid, signal.SIGKILL)
@@ -236,17 +246,36 @@ def _clear_remains(state: State, recorded: Handle | None) -> None:
             f"cgroups of an earlier cluster could not be removed: {', '.join(map(str, left[:3]))}",
             fix="end the processes listed in their cgroup.procs files, then try again",
         )
-    if recorded and not recorded.alive:
-        subprocess.run(["ip", "link", "delete", recorded.link], capture_output=True, check=False)
+    for link in _links_of(state):
+        subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
+
+
+def _links_of(state: State) -> list[str]:
+    return [
+        alias.parent.name for alias in sorted(LINKS.glob("tf*/ifalias")) if alias.read_text().strip() == state.identity
+    ]
+
+
+def _require_bridge_filter() -> None:
+    """Pods on one bridge reach each other's Services by a kernel module, which most machines have but not loaded."""
+    if BRIDGE_SETTINGS.exists():
+        return
+    with contextlib.suppress(OSError):
+        subprocess.run(["modprobe", "br_netfilter"], env={"PATH": packages.SEARCH}, capture_output=True, check=False)
+    if not BRIDGE_SETTINGS.exists():
+        raise LocalError(
+            f"the kernel module br_netfilter is not loaded and could not be: {BRIDGE_SETTINGS} does not exist",
+            fix="load it on the machine with `modprobe br_netfilter` (from inside a container: on its host)",
+        )
 
 
 def _end(running: Handle) -> None:
     """Kill the first process; the kernel ends the rest of its PID namespace, and this waits until it has."""
-    members = handle.same_pid_namespace(running.pid)
-    parent = _parent(running.pid)
     try:
+        members = handle.same_pid_namespace(running.pid)
+        parent = _parent(running.pid)
         os.kill(running.pid, signal.SIGTERM)
-    except ProcessLookupError:
+    except (FileNotFoundError, ProcessLookupError):
         return
     deadline = time.monotonic() + STOP_DEADLINE_S
     asked = False
@@ -259,11 +288,12 @@ def _end(running: Handle) -> None:
             )
         if not asked and time.monotonic() > deadline - STOP_DEADLINE_S + 5:
             asked = True
-            os.kill(running.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGKILL)
         time.sleep(0.05)
     while parent is not None and handle.start_time(parent) is not None and time.monotonic() < deadline:
         time.sleep(0.05)
-    while Path(f"/sys/class/net/{running.link}").exists() and time.monotonic() < deadline:
+    while (LINKS / running.link).exists() and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
@@ -280,17 +310,18 @@ def _parent(pid: int) -> int | None:
 # Waiting
 
 
-def _wait_for_api(running: Handle, progress: Progress) -> None:
+def _wait_for_api(running: Handle, before: Mapping[str, int], progress: Progress) -> None:
     at = Addresses.of(running.network)
     context = ssl.create_default_context(cafile=str(running.state.cluster / "pki" / "ca.crt"))
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     deadline = time.monotonic() + API_DEADLINE_S
     said = False
     while True:
-        _check_alive(running)
+        _check_alive(running, before)
         if _link_up(running.link):
             try:
                 # Anything but 2xx raises.
-                with urllib.request.urlopen(f"{at.api_server}/readyz", context=context, timeout=5):  # noqa: S310 it is https
+                with direct.open(f"{at.api_server}/readyz", timeout=5):
                     return
             except OSError:
                 pass
@@ -307,16 +338,16 @@ def _wait_for_api(running: Handle, progress: Progress) -> None:
 def _link_up(link: str) -> bool:
     """Without the link a packet to the cluster's range would leave by the default route: then send none."""
     try:
-        return Path(f"/sys/class/net/{link}/operstate").read_text().strip() == "up"
+        return (LINKS / link / "operstate").read_text().strip() == "up"
     except OSError:
         return False
 
 
-def _wait_for_nodes(running: Handle, progress: Progress) -> None:
+def _wait_for_nodes(running: Handle, before: Mapping[str, int], progress: Progress) -> None:
     deadline = time.monotonic() + NODES_DEADLINE_S
     said: set[str] = set()
     while True:
-        _check_alive(running)
+        _check_alive(running, before)
         ready = ready_nodes(running)
         waiting = [node.name for node in NODES if node.name not in ready]
         if not waiting:
@@ -358,15 +389,21 @@ def kubectl(state: State, *arguments: str, text: str | None = None) -> subproces
     )
 
 
-def _check_alive(running: Handle) -> None:
+def _restarts(running: Handle) -> dict[str, int]:
+    return {name: part["restarts"] for name, part in running.status.get("components", {}).items()}
+
+
+def _check_alive(running: Handle, before: Mapping[str, int]) -> None:
+    """`before`: how often each component had been restarted when this command began to wait."""
     if not running.alive:
         raise _failed(running.state, "init", "the cluster's first process ended")
     for name, part in running.status.get("components", {}).items():
-        if part["restarts"] > RESTARTS_TOLERATED:
+        ended = part["restarts"] - before.get(name, 0)
+        if ended > RESTARTS_TOLERATED:
             raise _failed(
                 running.state,
                 name.replace("/", "-"),
-                f"{name} ended {part['restarts']} times, last with status {part['last_exit']}",
+                f"{name} ended {ended} times, last with status {part['last_exit']}",
             )
 
 

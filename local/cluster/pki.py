@@ -26,6 +26,7 @@ LIFETIME_DAYS = 3650
 def _write(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)  # the mode above is only for a new file
         file.write(content)
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MANIFESTS = Path(__file__).parent / "manifests"
 DNS_DEADLINE_S = 120.0
+SIMULATED = f"{names.DOMAIN}/simulated-gpus"
+"""An annotation of each node whose GPUs are simulated: how many. It tells them from real ones."""
 
 
 def system_services(running: Handle, coredns: Image, progress: Callable[[str], None]) -> None:
@@ -52,9 +54,9 @@ def _wait_for_dns(running: Handle, progress: Callable[[str], None]) -> None:
     while True:
         done = lifecycle.kubectl(
             running.state, "get", "deployment", "coredns", "--namespace=kube-system",
-            "--output=jsonpath={.status.availableReplicas}/{.status.updatedReplicas}",
+            "--output=jsonpath={.status.replicas}/{.status.availableReplicas}/{.status.updatedReplicas}",
         )  # fmt: skip
-        if done.stdout.strip() == "1/1":
+        if done.stdout.strip() == "1/1/1":
             return
         if not said:
             progress("cluster: waiting for DNS (CoreDNS)")
@@ -81,8 +83,11 @@ def simulate_gpus(kubeconfig: Path, nodes: Sequence[Node]) -> None:
         for node in nodes:
             if node.gpus:
                 amount = {names.GPU_RESOURCE: str(node.gpus)}
-                status: dict[str, Any] = {"status": {"capacity": amount, "allocatable": amount}}
-                api.patch_node_status(node.name, status)
+                changed: dict[str, Any] = {
+                    "metadata": {"annotations": {SIMULATED: str(node.gpus)}},
+                    "status": {"capacity": amount, "allocatable": amount},
+                }
+                api.patch_node_status(node.name, changed)
 
 
 def prepare(running: Handle, coredns: Image, progress: Callable[[str], None]) -> None:
@@ -95,7 +100,8 @@ def api_error(kubeconfig: Path) -> str | None:
     try:
         with new_client_from_config(config_file=str(kubeconfig)) as api_client:
             client.CoreV1Api(api_client).list_node(_request_timeout=10, limit=1)
-    except ConfigException as error:
+    except (ConfigException, KeyError, TypeError, ValueError) as error:
+        # Beside its own error, the client lets what it met in a malformed file through.
         return f"the file is not usable: {error}"
     except ApiException as error:
         return f"HTTP {error.status} {error.reason}"
@@ -126,7 +132,7 @@ def plan_nodes(kubeconfig: Path, simulated: Sequence[Node]) -> list[tuple[str, N
             f"prepare: {len(schedulable)} worker nodes; {len(wanted)} become GPU nodes and one must stay without GPUs",
             fix=f"use a cluster with at least {len(wanted) + 1} worker nodes",
         )
-    real = [node.metadata.name for node in schedulable if _has_real_gpus(node, wanted)]
+    real = [node.metadata.name for node in schedulable if _has_real_gpus(node)]
     if real:
         raise LocalError(
             f"prepare: these nodes have GPUs of their own: {', '.join(real)}",
@@ -135,26 +141,31 @@ def plan_nodes(kubeconfig: Path, simulated: Sequence[Node]) -> list[tuple[str, N
     plan: list[tuple[str, Node]] = []
     free = list(schedulable)
     for node in wanted:
-        already = next(
-            (n for n in free if (n.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL) == node.gpu_product), None
+        chosen = next((n for n in free if _product(n) == node.gpu_product), None) or next(
+            (n for n in reversed(free) if _product(n) is None), None
         )
-        chosen = already or next(
-            n for n in reversed(free) if names.NODE_GPU_PRODUCT_LABEL not in (n.metadata.labels or {})
-        )
+        if chosen is None:
+            raise LocalError(
+                f"prepare: no worker node is left for {node.gpu_product}: every other one has a label "
+                f"{names.NODE_GPU_PRODUCT_LABEL} of another GPU",
+                fix=f"remove that label from one of {', '.join(n.metadata.name for n in free)}, or add a worker node",
+            )
         free.remove(chosen)
         plan.append((chosen.metadata.name, node))
     return plan
+
+
+def _product(node: client.V1Node) -> str | None:
+    return (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL)
 
 
 def _is_control_plane(node: client.V1Node) -> bool:
     return "node-role.kubernetes.io/control-plane" in (node.metadata.labels or {})
 
 
-def _has_real_gpus(node: client.V1Node, simulated: Sequence[Node]) -> bool:
-    """A GPU that this command did not simulate: there is capacity, but not under a label of ours."""
+def _has_real_gpus(node: client.V1Node) -> bool:
     capacity = int((node.status.capacity or {}).get(names.GPU_RESOURCE, "0"))
-    products = {wanted.gpu_product for wanted in simulated}
-    return capacity > 0 and (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL) not in products
+    return capacity > 0 and SIMULATED not in (node.metadata.annotations or {})
 
 
 def label_nodes(kubeconfig: Path, plan: Sequence[tuple[str, Node]]) -> None:
@@ -162,8 +173,14 @@ def label_nodes(kubeconfig: Path, plan: Sequence[tuple[str, Node]]) -> None:
     with new_client_from_config(config_file=str(kubeconfig)) as api_client:
         api = client.CoreV1Api(api_client)
         for name, node in plan:
-            present = api.read_node(name).spec.taints or []
-            taints = [t.to_dict() for t in present if t.key != names.GPU_TAINT_KEY] + list(node.taints)
-            taints = [{k: v for k, v in taint.items() if k in ("key", "value", "effect") and v} for taint in taints]
-            api.patch_node(name, {"metadata": {"labels": node.all_labels}, "spec": {"taints": taints}})
-    simulate_gpus(kubeconfig, [replace(node, name=name) for name, node in plan])
+            try:
+                present = api.read_node(name).spec.taints or []
+                taints = [t.to_dict() for t in present if t.key != names.GPU_TAINT_KEY] + list(node.taints)
+                taints = [{k: v for k, v in taint.items() if k in ("key", "value", "effect") and v} for taint in taints]
+                api.patch_node(name, {"metadata": {"labels": node.all_labels}, "spec": {"taints": taints}})
+                simulate_gpus(kubeconfig, [replace(node, name=name)])
+            except ApiException as error:
+                raise LocalError(
+                    f"prepare: node {name} could not be changed: HTTP {error.status} {error.reason}",
+                    fix="use a kubeconfig whose user may patch nodes and nodes/status, then run make prepare again",
+                ) from error

@@ -1,0 +1,123 @@
+"""The fleet as a Pulumi program: read the settings, refuse what cannot work, compose the components, export outputs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pulumi
+from pulumi.runtime import config as runtime_config
+
+from components import access
+from components.gpu_cluster import GpuCluster, GpuClusterArgs
+from components.model_store import ModelStore, ModelStoreArgs
+from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
+from components.triton_fleet import TritonFleet, TritonFleetArgs
+from components.verification import Verification, VerificationArgs
+from fleet import known_answers, model_repository, names, outputs, preflight, settings
+from fleet.faults import Refused
+
+if TYPE_CHECKING:
+    from fleet.model_repository import ModelFolder
+    from fleet.settings import Settings
+
+PROJECT = Path(__file__).resolve().parent
+FILL_PROGRAM = PROJECT / "services" / "model_store" / "fill.py"
+VERIFICATION_PROGRAM = PROJECT / "services" / "verification" / "program.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A configuration that can work, and what it refers to."""
+
+    settings: Settings
+    folders: dict[str, ModelFolder]
+    cases: dict[str, object]
+    kubeconfig: pulumi.Input[str]
+
+
+def admit() -> Admitted:
+    """All that the stack needs from outside; ends the program, with every fault, before anything is registered."""
+    try:
+        return _admit()
+    except Refused as refused:
+        raise pulumi.RunError(str(refused)) from refused
+
+
+def _admit() -> Admitted:
+    stack = settings.load(settings.from_config(runtime_config.CONFIG.get()), PROJECT)
+    verdict = preflight.check(stack, PROJECT)
+    refusals = list(verdict.refusals)
+    folders, cases = {}, {}
+    for model in stack.models if not refusals else ():
+        folders[model.name] = model_repository.read(PROJECT, model.repository)
+        known, faults = known_answers.read(folders[model.name])
+        refusals += faults
+        cases[model.name] = known.model_dump(mode="json")["cases"] if known else []
+    asked = access.access(PROJECT, stack.cluster.kubeconfig, os.environ.get(access.CLUSTER_VARIABLE))
+    kubeconfig = None
+    try:
+        kubeconfig = access.read(asked, preview=pulumi.runtime.is_dry_run())
+    except Refused as refused:
+        refusals += refused.faults
+    if refusals:
+        raise Refused(refusals)
+    for warning in verdict.warnings:
+        pulumi.log.warn(str(warning))
+    if kubeconfig is None:
+        pulumi.log.warn(f"{asked.path.name} is not there yet: this is the plan of a first update")
+    return Admitted(stack, folders, cases, _unknown() if kubeconfig is None else kubeconfig)
+
+
+def _unknown() -> pulumi.Output[str]:
+    """A value that is not known before the update: what a cluster that is yet to come will have."""
+    value: asyncio.Future[str] = asyncio.Future()
+    known: asyncio.Future[bool] = asyncio.Future()
+    secret: asyncio.Future[bool] = asyncio.Future()
+    value.set_result("")
+    known.set_result(False)
+    secret.set_result(True)
+    return pulumi.Output(set(), value, known, secret)
+
+
+def main() -> None:
+    """The stack."""
+    admitted = admit()
+    stack = admitted.settings
+
+    cluster = GpuCluster("cluster", GpuClusterArgs(admitted.kubeconfig))
+    serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
+    store = ModelStore(
+        names.STORE_NAME,
+        ModelStoreArgs(stack, admitted.folders, FILL_PROGRAM.read_text(), cluster.provider, serving.namespace),
+    )
+    fleet = TritonFleet(
+        "fleet",
+        TritonFleetArgs(stack, admitted.folders, store.filled, cluster.provider, serving.namespace),
+    )
+    proof = Verification(
+        "verification",
+        VerificationArgs(
+            settings=stack,
+            program=VERIFICATION_PROGRAM.read_text(),
+            cases=admitted.cases,
+            identities=[*serving.identities, *store.identities, *fleet.identities],
+            kubeconfig=cluster.kubeconfig,
+            provider=cluster.provider,
+            namespace=serving.namespace,
+            after=[serving, store, fleet],
+        ),
+    )
+
+    addresses = {model: service.spec.cluster_ip for model, service in fleet.services.items()}
+    pulumi.export("endpoint", pulumi.Output.all(**addresses).apply(lambda known: outputs.endpoint(stack, known)))
+    pulumi.export("verification", proof.report)
+    pulumi.export("skus", outputs.skus(stack))
+    pulumi.export("grafana", None)
+    pulumi.export("cost", None)
+
+
+main()

@@ -1,0 +1,152 @@
+"""The model store: where a model's files lie, and what brings them there.
+
+Each content has a folder of its own, `repository/<model>/<digest>/<model>/…`: replicas of the version before keep
+theirs through an update, and a second fill of the same content finds its work done.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final
+
+from fleet import names, pods
+
+if TYPE_CHECKING:
+    from fleet.model_repository import ModelFolder
+    from fleet.pods import Manifest
+    from fleet.schema import Settings
+
+REPOSITORY: Final = "repository"
+PROGRAM: Final = "fill.py"
+PROGRAM_MOUNT: Final = "/program"
+SOURCE_MOUNT: Final = "/source"
+SCRATCH_MIB: Final = 16
+FILL_DEADLINE_S: Final = 300
+FILL_RETRIES: Final = 2
+
+
+def repository_path(model: str, digest: str) -> str:
+    """Triton's model repository of one content, as its pods see it."""
+    return f"{names.STORE_MOUNT}/{REPOSITORY}/{model}/{digest}"
+
+
+def volume_name(settings: Settings) -> str:
+    """The PersistentVolume is the cluster's, so its name carries the namespace that it belongs to."""
+    return f"{settings.serving.namespace}-{names.STORE_NAME}"
+
+
+def volume(settings: Settings) -> Manifest:
+    """The folder on the machine that all nodes share: retained, and for the one claim of the serving namespace."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": pods.metadata(volume_name(settings), None, pods.labels("model-store", names.STORE_NAME)),
+        "spec": {
+            "capacity": {"storage": f"{settings.store.size_gib}Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "volumeMode": "Filesystem",
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": settings.serving.namespace,
+                "name": names.STORE_NAME,
+            },
+            "hostPath": {"path": settings.store.path, "type": "Directory"},
+        },
+    }
+
+
+def claim(settings: Settings) -> Manifest:
+    """The one claim of the serving namespace, bound to its volume by name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": pods.metadata(
+            names.STORE_NAME, settings.serving.namespace, pods.labels("model-store", names.STORE_NAME)
+        ),
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "volumeMode": "Filesystem",
+            "volumeName": volume_name(settings),
+            "resources": {"requests": {"storage": f"{settings.store.size_gib}Gi"}},
+        },
+    }
+
+
+def _config_map(settings: Settings, name: str, contents: Manifest) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": pods.metadata(name, settings.serving.namespace, pods.labels("model-store", names.STORE_NAME)),
+        "immutable": True,
+        **contents,
+    }
+
+
+def program(settings: Settings, text: str) -> Manifest:
+    """The program that fills the store, under a name that follows its text."""
+    return _config_map(settings, f"{names.STORE_NAME}-program-{pods.digest(text)}", {"data": {PROGRAM: text}})
+
+
+def _keys(folder: ModelFolder) -> dict[str, str]:
+    """A ConfigMap's keys hold no slash: files are numbered, and the pod's volume gives them their paths again."""
+    return {f"file-{number}": path for number, path in enumerate(sorted(folder.files))}
+
+
+def source(settings: Settings, folder: ModelFolder) -> Manifest:
+    """A model's files, under a name that follows their content."""
+    encoded = {key: base64.b64encode(folder.files[path]).decode() for key, path in _keys(folder).items()}
+    return _config_map(settings, f"{names.STORE_NAME}-{folder.name}-{folder.digest12}", {"binaryData": encoded})
+
+
+def fill_job(settings: Settings, folder: ModelFolder, program_name: str) -> Manifest:
+    """Copies one content of a model into the store. Its name follows all it does, since a Job cannot be changed."""
+    labels = {
+        **names.common_labels(names.Component.MODEL_STORE, "fill", f"fill-{folder.name}"),
+        names.LABEL_MODEL: folder.name,
+    }
+    program_volume, program_mount = pods.config_volume("program", program_name, PROGRAM_MOUNT)
+    source_name = source(settings, folder)["metadata"]["name"]
+    source_volume, source_mount = pods.config_volume("source", source_name, SOURCE_MOUNT, _keys(folder))
+    store_volume, store_mount = pods.store_volume(writable=True)
+    tmp_volume, tmp_mount = pods.scratch(SCRATCH_MIB)
+    container = {
+        "name": "fill",
+        "image": settings.images.tools,
+        "imagePullPolicy": settings.images.pull_policy,
+        "command": [
+            "python3",
+            f"{PROGRAM_MOUNT}/{PROGRAM}",
+            f"--source={SOURCE_MOUNT}",
+            f"--target={repository_path(folder.name, folder.digest12)}",
+            f"--model={folder.name}",
+            f"--digest={folder.digest}",
+        ],
+        "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": pods.container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [program_mount, source_mount, store_mount, tmp_mount],
+    }
+    spec = {
+        "backoffLimit": FILL_RETRIES,
+        "activeDeadlineSeconds": FILL_DEADLINE_S,
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                **pods.pod_defaults(settings.serving, settings.images),
+                "restartPolicy": "Never",
+                "containers": [container],
+                "volumes": [program_volume, source_volume, store_volume, tmp_volume],
+            },
+        },
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": pods.metadata(f"fill-{folder.name}-{pods.digest(spec)}", settings.serving.namespace, labels),
+        "spec": spec,
+    }

@@ -1,0 +1,214 @@
+"""The few things that verification asks of a cluster, over the Kubernetes API."""
+
+# ruff: noqa: ANN401 - the client's own types call every field optional
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+from kubernetes import client, config
+from urllib3.exceptions import HTTPError
+
+from fleet import names
+from fleet.verification import Node, Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fleet.pods import Manifest
+
+CALL_TIMEOUT_S: Final = 15
+"""One call of the API; a longer silence means that the API server is not there."""
+GONE: Final = 404
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class ClusterError(Exception):
+    """The cluster did not answer, or refused; the text says what was asked of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPod:
+    """The pod of a Job as far as it has come; `waiting` says what holds it up, or how it failed."""
+
+    name: str | None
+    phase: str
+    waiting: str
+
+    @property
+    def started(self) -> bool:
+        return self.phase == "Running" or self.ended
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+
+@contextlib.contextmanager
+def _asking(what: str) -> Iterator[None]:
+    try:
+        yield
+    except client.ApiException as error:
+        raise ClusterError(f"{what}: the API server answered {error.status}: {_message(error)}") from error
+    except (HTTPError, OSError) as error:
+        raise ClusterError(f"{what}: {error}") from error
+
+
+def _message(error: client.ApiException) -> str:
+    try:
+        return str(yaml.safe_load(str(error.body))["message"])
+    except (yaml.YAMLError, TypeError, KeyError, AttributeError):
+        return str(error.body)[:300]
+
+
+class KubernetesCluster:
+    """A cluster reached by the text of a kubeconfig; no file and no environment variable is read beside it."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        try:
+            self._api: Any = config.new_client_from_config_dict(yaml.safe_load(kubeconfig), persist_config=False)
+        except (config.ConfigException, yaml.YAMLError, TypeError) as error:
+            raise ClusterError(f"the kubeconfig cannot be used: {error}") from error
+        self._core: Any = client.CoreV1Api(self._api)
+        self._batch: Any = client.BatchV1Api(self._api)
+
+    def must_answer(self, timeout_s: float) -> None:
+        """ClusterError unless an API server answers in time and takes the credentials; anyone may read its version."""
+        # Retries would multiply the time-out.
+        self._api.rest_client.pool_manager.connection_pool_kw["retries"] = False
+        with _asking("asking what the API server serves"):
+            raw = self._core.get_api_resources(_preload_content=False, _request_timeout=timeout_s)
+        try:
+            served = yaml.safe_load(raw.data)["kind"]
+        except (yaml.YAMLError, TypeError, KeyError):
+            served = None
+        if served != "APIResourceList":
+            raise ClusterError("what answers there is no Kubernetes API server")
+
+    def nodes(self) -> list[Node]:
+        with _asking("listing nodes"):
+            found = self._core.list_node(_request_timeout=CALL_TIMEOUT_S).items
+        return [_node(item) for item in found]
+
+    def triton_pods(self, namespace: str) -> list[Pod]:
+        """Triton's pods that are to stay: those that are being deleted or have ended are left out."""
+        selector = ",".join(f"{key}={value}" for key, value in names.fleet_selector().items())
+        with _asking(f"listing pods of {namespace}"):
+            found = self._core.list_namespaced_pod(
+                namespace, label_selector=selector, _request_timeout=CALL_TIMEOUT_S
+            ).items
+        staying = [item for item in found if item.metadata.deletion_timestamp is None]
+        return [_pod(item) for item in staying if item.status.phase not in ENDED]
+
+    def create_job(self, manifest: Manifest) -> None:
+        metadata = manifest["metadata"]
+        with _asking(f"creating Job {metadata['name']}"):
+            self._batch.create_namespaced_job(metadata["namespace"], manifest, _request_timeout=CALL_TIMEOUT_S)
+
+    def job_pod(self, namespace: str, job: str) -> JobPod:
+        """How far a Job's pod has come; without a pod, what the Job's own events say."""
+        with _asking(f"reading the pod of Job {job}"):
+            found = self._core.list_namespaced_pod(
+                namespace, label_selector=f"batch.kubernetes.io/job-name={job}", _request_timeout=CALL_TIMEOUT_S
+            ).items
+        if not found:
+            return JobPod(None, "Pending", self.last_event(namespace, job) or "it has no pod yet")
+        pod = found[0]
+        waiting = _waiting(pod)
+        if pod.status.phase == "Pending":
+            waiting = self.last_event(namespace, pod.metadata.name) or waiting
+        return JobPod(pod.metadata.name, pod.status.phase, waiting)
+
+    def last_event(self, namespace: str, name: str) -> str:
+        """The newest warning about an object, or nothing."""
+        with _asking(f"reading events of {name}"):
+            found = self._core.list_namespaced_event(
+                namespace, field_selector=f"involvedObject.name={name},type=Warning", _request_timeout=CALL_TIMEOUT_S
+            ).items
+        newest = sorted(found, key=lambda event: str(event.last_timestamp or event.event_time or ""))
+        return f"{newest[-1].reason}: {newest[-1].message}" if newest else ""
+
+    def follow(self, namespace: str, pod: str, timeout_s: float) -> Iterator[str]:
+        """The lines of a pod's log as they are written, until its end or until nothing came for `timeout_s`."""
+        with _asking(f"following the log of {pod}"):
+            stream = self._core.read_namespaced_pod_log(
+                pod, namespace, follow=True, _preload_content=False, _request_timeout=(CALL_TIMEOUT_S, timeout_s)
+            )
+            rest = b""
+            for chunk in stream.stream(amt=None, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line.decode(errors="replace")
+            if rest:
+                yield rest.decode(errors="replace")
+
+    def log(self, namespace: str, pod: str) -> list[str]:
+        """The lines of a pod's log so far."""
+        with _asking(f"reading the log of {pod}"):
+            raw = self._core.read_namespaced_pod_log(
+                pod, namespace, _preload_content=False, _request_timeout=CALL_TIMEOUT_S
+            )
+            text: str = raw.data.decode(errors="replace")
+            return text.splitlines()
+
+    def delete_job(self, namespace: str, job: str) -> None:
+        with _asking(f"deleting Job {job}"):
+            try:
+                self._batch.delete_namespaced_job(
+                    job, namespace, propagation_policy="Background", _request_timeout=CALL_TIMEOUT_S
+                )
+            except client.ApiException as error:
+                if error.status != GONE:
+                    raise
+
+
+def _quantity(container: Any) -> int:
+    limits = (container.resources.limits if container.resources else None) or {}
+    return int(limits.get(names.GPU_RESOURCE, 0))
+
+
+def _condition(item: Any, kind: str) -> bool:
+    return any(one.type == kind and one.status == "True" for one in item.status.conditions or ())
+
+
+def _node(item: Any) -> Node:
+    return Node(
+        name=item.metadata.name,
+        labels=item.metadata.labels or {},
+        ready=_condition(item, "Ready"),
+        gpus=int((item.status.allocatable or {}).get(names.GPU_RESOURCE, 0)),
+    )
+
+
+def _pod(item: Any) -> Pod:
+    labels = item.metadata.labels or {}
+    ready = _condition(item, "Ready")
+    return Pod(
+        name=item.metadata.name,
+        model=labels.get(names.LABEL_MODEL, ""),
+        sku=labels.get(names.LABEL_SKU, ""),
+        node=item.spec.node_name,
+        address=item.status.pod_ip,
+        ready=ready,
+        gpus=sum(_quantity(container) for container in item.spec.containers),
+        waiting="" if ready else _waiting(item),
+    )
+
+
+def _waiting(item: Any) -> str:
+    """What a pod's status says about why it is not running, the most telling part first."""
+    for status in item.status.container_statuses or ():
+        now, last = status.state, status.last_state
+        for ended in (now.terminated, last.terminated if last else None):
+            if ended is not None and ended.exit_code != 0:
+                text = " ".join((ended.message or "").split()) or ended.reason or ""
+                return f"container {status.name} exited with {ended.exit_code}: {text[-300:]}"
+        if now.waiting is not None:
+            return ": ".join(part for part in (now.waiting.reason, now.waiting.message) if part)
+    for condition in item.status.conditions or ():
+        if condition.status == "False" and condition.message:
+            return f"{condition.reason}: {condition.message}"
+    return str(item.status.phase)

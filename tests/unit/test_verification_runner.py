@@ -1,0 +1,331 @@
+"""The runner, on a cluster that does as a test says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from components.verification import Runner, VerificationFailed
+from fleet import verification
+from fleet.verification import Node, Pod, Result
+from services.verification import runner
+from services.verification.cluster import ClusterError, JobPod
+from tests.unit.graph import local_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fleet.verification import Order
+
+A100 = {"nvidia.com/gpu": "present", "nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}
+H100 = {**A100, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+SUCCEEDED = JobPod("pod", "Succeeded", "")
+
+
+def replica(sku: str, node: str, address: str) -> Pod:
+    return Pod(f"minilm-{sku}-0", "minilm", sku, node, address, ready=True, gpus=1, waiting="")
+
+
+class Cluster:
+    """Runs each Job by a function from its arguments to the lines of its log."""
+
+    def __init__(self, run: Callable[[list[str]], list[str]], ends: JobPod = SUCCEEDED) -> None:
+        self.run = run
+        self.ends = ends
+        self.started: dict[str, list[str]] = {}
+        self.nodes_of: dict[str, str | None] = {}
+        self.deleted: list[str] = []
+        self.lock = threading.Lock()
+        self.breaks_streams = False
+
+    def nodes(self) -> list[Node]:
+        return [
+            Node("gpu-a", A100, ready=True, gpus=8),
+            Node("gpu-b", H100, ready=True, gpus=8),
+            Node("system", {}, ready=True, gpus=0),
+        ]
+
+    def triton_pods(self, namespace: str) -> list[Pod]:
+        assert namespace == "triton-local"
+        return [replica("a100-40gb", "gpu-a", "198.18.0.1"), replica("h100-80gb", "gpu-b", "198.18.0.2")]
+
+    def create_job(self, manifest: dict[str, Any]) -> None:
+        spec = manifest["spec"]["template"]["spec"]
+        with self.lock:
+            name = manifest["metadata"]["name"]
+            self.started[name] = spec["containers"][0]["command"][3:]
+            self.nodes_of[name.partition("-")[2].partition("-")[2]] = spec.get("nodeName")
+
+    def job_pod(self, namespace: str, job: str) -> JobPod:
+        return dataclasses.replace(self.ends, name=job)
+
+    def follow(self, namespace: str, pod: str, timeout_s: float) -> Iterator[str]:
+        if self.breaks_streams:
+            raise ClusterError("following the log of pod: connection reset")
+        yield from ()
+
+    def log(self, namespace: str, pod: str) -> list[str]:
+        with self.lock:
+            return self.run(self.started[pod])
+
+    def delete_job(self, namespace: str, job: str) -> None:
+        with self.lock:
+            self.deleted.append(job)
+
+
+def record(name: str, *, ok: bool = True, reason: str = "good") -> str:
+    return verification.RECORD_PREFIX + json.dumps({"name": name, "ok": ok, "seconds": 0.1, "reason": reason})
+
+
+def all_well(arguments: list[str]) -> list[str]:
+    """The log of a Job whose checks all hold."""
+    if arguments[0] == "client":
+        text = "".join(part.removeprefix("--checks=") for part in arguments if part.startswith("--checks="))
+        return ["for people", *(record(check["name"]) for check in json.loads(text))]
+    return [record(part.removeprefix("--name=")) for part in arguments if part.startswith("--name=")]
+
+
+@pytest.fixture
+def order(project: Path) -> Order:
+    settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
+    return verification.order(verification.config_map(settings, "program", {}))
+
+
+NAMES = [
+    "placement/minilm/a100-40gb",
+    "placement/minilm/h100-80gb",
+    "store/write",
+    "store/read/gpu-a",
+    "store/read/gpu-b",
+    "service/minilm/dns",
+    "replicas/minilm/dns",
+    "service/minilm/live/http",
+    "service/minilm/ready/http",
+    "service/minilm/index/http",
+    "service/minilm/live/grpc",
+    "service/minilm/ready/grpc",
+    "service/minilm/index/grpc",
+    "replica/minilm-a100-40gb-0/version",
+    "replica/minilm-a100-40gb-0/answer",
+    "replica/minilm-h100-80gb-0/version",
+    "replica/minilm-h100-80gb-0/answer",
+    "service/minilm/answer/http",
+    "service/minilm/answer/grpc",
+    "service/minilm/spread",
+]
+
+
+def test_every_check_is_made_told_and_cleaned_up_after(order: Order) -> None:
+    cluster, told = Cluster(all_well), list[str]()
+    results = runner.verify(order, lambda: cluster, told.append)
+    assert [result.name for result in results] == NAMES
+    assert verification.failed(results) == []
+    assert sorted(line.split()[1] for line in told) == sorted(NAMES)
+    assert cluster.nodes_of == {"client": None, "write": None, "read-0": "gpu-a", "read-1": "gpu-b"}
+    assert sorted(cluster.deleted) == sorted(cluster.started)
+    assert runner.report(results)[2] == {"name": "store/write", "ok": True, "seconds": 0.1, "reason": "good"}
+
+
+def test_a_broken_stream_loses_no_result(order: Order) -> None:
+    cluster = Cluster(all_well)
+    cluster.breaks_streams = True
+    assert verification.failed(runner.verify(order, lambda: cluster, lambda _: None)) == []
+
+
+def test_no_failed_check_stops_another(order: Order) -> None:
+    def one_wrong(arguments: list[str]) -> list[str]:
+        return [
+            record("service/minilm/answer/http", ok=False, reason="differs") if "answer/http" in line else line
+            for line in all_well(arguments)
+        ]
+
+    results = runner.verify(order, lambda: Cluster(one_wrong), lambda _: None)
+    assert [result.name for result in results] == NAMES
+    assert verification.failed(results) == [
+        Result(name="service/minilm/answer/http", ok=False, seconds=0.1, reason="differs")
+    ]
+
+
+def test_a_store_that_cannot_be_written_is_not_read(order: Order) -> None:
+    def read_only(arguments: list[str]) -> list[str]:
+        return [record("store/write", ok=False, reason="denied")] if arguments[0] == "write" else all_well(arguments)
+
+    failed = verification.failed(runner.verify(order, lambda: Cluster(read_only), lambda _: None))
+    assert {result.name: result.reason for result in failed} == {
+        "store/write": "denied",
+        "store/read/gpu-a": "did not run: store/write failed",
+        "store/read/gpu-b": "did not run: store/write failed",
+    }
+
+
+def test_a_job_that_dies_half_way_fails_what_it_did_not_report_with_its_own_reason(order: Order) -> None:
+    def dies(arguments: list[str]) -> list[str]:
+        return all_well(arguments)[:4] if arguments[0] == "client" else all_well(arguments)
+
+    cluster = Cluster(dies, JobPod("pod", "Failed", "container verification exited with 137: OOMKilled"))
+    results = runner.verify(order, lambda: cluster, lambda _: None)
+    assert [result.name for result in results if not result.ok] == NAMES[8:]
+    assert {result.reason for result in verification.failed(results)} == {
+        "did not run: its pod ended early: container verification exited with 137: OOMKilled"
+    }
+    assert sorted(cluster.deleted) == sorted(cluster.started)
+
+
+def test_a_job_whose_pod_never_starts_says_why(project: Path) -> None:
+    settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
+    plan = verification.plan(settings).model_copy(update={"deadline_s": 1})
+    cluster = Cluster(all_well, JobPod("pod", "Pending", "ErrImageNeverPull: tools:1 is not present"))
+    results = runner.verify(verification.Order(plan, "verification-x"), lambda: cluster, lambda _: None)
+    assert [result.name for result in results] == NAMES
+    reasons = {result.name: result.reason for result in results}
+    assert reasons["service/minilm/dns"].endswith(
+        "did not start within 1 s: ErrImageNeverPull: tools:1 is not present"
+    )
+    assert reasons["store/read/gpu-a"] == "did not run: store/write failed"
+    assert sorted(cluster.deleted) == sorted(cluster.started)
+
+
+def test_a_cluster_that_does_not_answer_fails_what_was_to_be_asked_of_it(order: Order) -> None:
+    def silent() -> Cluster:
+        raise ClusterError("listing nodes: connection refused")
+
+    assert runner.verify(order, silent, lambda _: None) == [
+        Result(
+            name=f"placement/minilm/{sku}",
+            ok=False,
+            seconds=0.0,
+            reason="did not run: listing nodes: connection refused",
+        )
+        for sku in ("a100-40gb", "h100-80gb")
+    ]
+
+
+def secret(value: object) -> dict[str, object]:
+    return {runner.SECRET_KEY: "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
+
+
+def state(order_manifest: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    urn = "urn:pulumi:local::triton-fleet::parent$kubernetes:core/v1:ConfigMap"
+    old = {**order_manifest, "metadata": {"name": "verification-old"}}
+    return {
+        "deployment": {
+            "resources": [
+                {"type": "pulumi:pulumi:Stack", "urn": "urn:pulumi:local::triton-fleet::pulumi:pulumi:Stack::x"},
+                {"type": runner.PROVIDER_TYPE, "urn": "a::cluster", "inputs": {"kubeconfig": secret("apiVersion: v1")}},
+                {"type": runner.CONFIG_MAP_TYPE, "urn": f"{urn}::model-store", "inputs": {}},
+                {"type": runner.CONFIG_MAP_TYPE, "urn": f"{urn}::verification", "inputs": old, "delete": True},
+                {"type": runner.CONFIG_MAP_TYPE, "urn": f"{urn}::verification", "inputs": order_manifest},
+            ],
+            **changes,
+        }
+    }
+
+
+def test_order_and_kubeconfig_come_from_the_state(project: Path) -> None:
+    manifest = verification.config_map(local_settings(project), "program", {})
+    assert runner.from_state(state(manifest)) == (verification.order(manifest), "apiVersion: v1")
+
+
+@pytest.mark.parametrize(
+    ("exported", "told"),
+    [
+        ({"deployment": {}}, "run `pulumi up` first"),
+        ({"deployment": None}, "run `pulumi up` first"),
+    ],
+)
+def test_a_state_without_a_fleet_says_what_to_do(
+    exported: dict[str, Any], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps(exported))
+    assert runner.main(["--from-state", str(file)]) == runner.EXIT_NOT_RUN
+    assert told in capsys.readouterr().err
+
+
+def test_a_state_whose_secrets_are_encrypted_says_what_to_do(project: Path) -> None:
+    manifest = verification.config_map(local_settings(project), "program", {})
+    exported = state(manifest)
+    exported["deployment"]["resources"][1]["inputs"]["kubeconfig"] = {runner.SECRET_KEY: "x", "ciphertext": "v1:…"}
+    with pytest.raises(runner.NotRunError, match="--show-secrets"):
+        runner.from_state(exported)
+
+
+@pytest.mark.parametrize(("ok", "status"), [(True, 0), (False, runner.EXIT_FAILED)])
+def test_the_report_and_the_exit_status_of_a_run_by_hand(  # noqa: PLR0913 - fixtures and a table
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ok: bool,  # noqa: FBT001 - a column of the table
+    status: int,
+) -> None:
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps(state(verification.config_map(local_settings(project), "program", {}))))
+    result = Result(name="store/write", ok=ok, seconds=0.5, reason="as it is")
+    monkeypatch.setattr(runner, "run", lambda *_: [result])
+    assert runner.main(["--from-state", str(file), "--json", str(tmp_path / "reports" / "verification.json")]) == status
+    assert json.loads((tmp_path / "reports" / "verification.json").read_text()) == [
+        {"name": "store/write", "ok": ok, "seconds": 0.5, "reason": "as it is"}
+    ]
+    assert ("look first at: kubectl -n triton-local describe pvc model-store" in capsys.readouterr().out) is not ok
+
+
+@pytest.fixture
+def props(order: Order) -> dict[str, Any]:
+    return {
+        "plan": order.plan.model_dump_json(),
+        "config_map": order.config_map,
+        "kubeconfig": "canary",
+        "digest": "one",
+    }
+
+
+def test_the_provider_keeps_the_report_and_never_the_kubeconfig(
+    props: dict[str, Any], order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = Result(name="store/write", ok=True, seconds=0.5, reason="good")
+
+    def run(given: Order, kubeconfig: str, say: Callable[[str], None]) -> list[Result]:
+        assert (given, kubeconfig) == (order, "canary")
+        return [result]
+
+    monkeypatch.setattr(runner, "run", run)
+    kept = {"digest": "one", "report": [result.model_dump()]}
+    created = Runner().create(props)
+    assert (created.id, created.outs) == ("verification", kept)
+    assert Runner().update("verification", {}, props).outs == kept
+
+
+def test_a_failed_check_fails_the_update_with_the_table_and_where_to_look(
+    props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [Result(name="store/write", ok=False, seconds=0.5, reason="denied")]
+    monkeypatch.setattr(runner, "run", lambda *_: results)
+    with pytest.raises(VerificationFailed) as failure:
+        Runner().create(props)
+    assert str(failure.value) == (
+        "verification failed\n"
+        f"{verification.table(results)}\n"
+        "look first at: kubectl -n triton-local describe pvc model-store"
+    )
+
+
+@pytest.mark.parametrize(
+    ("olds", "news", "changes"),
+    [
+        ({"digest": "one"}, {"digest": "one", "kubeconfig": "new"}, False),
+        ({"digest": "one"}, {"digest": "two"}, True),
+        ({}, {"digest": "two"}, True),
+    ],
+)
+def test_only_another_digest_runs_verification_again(
+    olds: dict[str, Any],
+    news: dict[str, Any],
+    changes: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    assert Runner().diff("verification", olds, news).changes is changes
