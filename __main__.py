@@ -96,7 +96,9 @@ def main() -> None:
     )
     fleet = TritonFleet(
         "fleet",
-        TritonFleetArgs(stack, admitted.folders, store.filled, cluster.provider, serving.namespace),
+        TritonFleetArgs(
+            stack, admitted.folders, store.filled, cluster.provider, cluster.kubeconfig, serving.namespace
+        ),
     )
     proof = Verification(
         "verification",

@@ -16,7 +16,7 @@ from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, PersistentVolume, PersistentVolumeClaim
 
 from components.registration import MESSAGE_MARGIN_S, REPLACE_UNREADY, identity, register, seconds
-from fleet import store
+from fleet import store, workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,8 +62,17 @@ class ModelStore(pulumi.ComponentResource):
     def _claim_volume(self) -> PersistentVolumeClaim:
         settings, namespace = self._args.settings, self._args.namespace
         volume_manifest, claim_manifest = store.volume(settings), store.claim(settings)
+        drained = max(workload.grace_s(model) for model in settings.models) + MESSAGE_MARGIN_S
         volume = register(PersistentVolume, volume_manifest, self._child(namespace))
-        claim = register(PersistentVolumeClaim, claim_manifest, self._child(namespace, volume))
+        claim = register(
+            PersistentVolumeClaim,
+            claim_manifest,
+            pulumi.ResourceOptions.merge(
+                self._child(namespace, volume),
+                # Kubernetes keeps the claim until the last pod that uses it has drained.
+                pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(delete=seconds(drained))),
+            ),
+        )
         self.identities += [identity(volume, volume_manifest), identity(claim, claim_manifest)]
         return claim
 

@@ -38,6 +38,7 @@ class TritonFleetArgs:
     filled: Mapping[str, pulumi.Resource]
     """By model: what has put its files into the store."""
     provider: kubernetes.Provider
+    kubeconfig: pulumi.Input[str]
     namespace: pulumi.Resource
 
 
@@ -97,10 +98,11 @@ class TritonFleet(pulumi.ComponentResource):
                     placement=placement,
                     digest=self._args.folders[model.name].digest12,
                     provider=self._args.provider,
+                    kubeconfig=self._args.kubeconfig,
                     after=after,
                 ),
                 pulumi.ResourceOptions(parent=self),
             )
-            after = [*after, sku.deployment]
+            after = [*after, sku.ready]
             self.skus.append(sku)
             self.identities += sku.identities

@@ -38,8 +38,9 @@ def deny_all(serving: Serving) -> Manifest:
 
 
 def dns(serving: Serving) -> Manifest:
-    """Every pod of the namespace may ask the cluster's DNS, on whatever port its pods listen behind their Service's 53: a
-    policy sees packets when the Service's port has become the pod's.
+    """Every pod of the namespace may ask the cluster's DNS, on whatever port its pods listen.
+
+    A policy sees a packet when the Service's port, 53, has become the pod's, and CoreDNS without root listens higher.
     """
     peer = {
         "namespaceSelector": {"matchLabels": {names.LABEL_NAMESPACE_NAME: names.NAMESPACE_SYSTEM}},

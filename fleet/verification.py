@@ -37,6 +37,10 @@ RECORD_PREFIX: Final = "@check "
 """Marks the lines of the program's log that are results, one JSON object each."""
 
 
+Kind = Literal["resolve", "live", "ready", "index", "version", "answer", "spread"]
+"""What the program in the cluster can do; one of its methods each."""
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -94,7 +98,7 @@ class Check(_Frozen):
     """A check that the program in the cluster makes."""
 
     name: str
-    kind: Literal["resolve", "live", "ready", "index", "version", "answer", "spread"]
+    kind: Kind
     arguments: dict[str, Any]
 
 
@@ -255,7 +259,7 @@ def client_checks(plan: Plan, found: Sequence[Pod]) -> list[Check]:
         served = {"model": model.name, "version": model.version}
         replicas = {str(pod.address): pod.sku for pod in known}
 
-        def check(name: str, kind: Any, **arguments: object) -> None:  # noqa: ANN401 - Check validates it
+        def check(name: str, kind: Kind, **arguments: object) -> None:
             checks.append(Check(name=name, kind=kind, arguments=arguments))
 
         check(f"service/{model.name}/dns", "resolve", host=shared, addresses=None)

@@ -53,8 +53,8 @@ class Timing:
     """Failures of the start-up probe, one each `STARTUP_PERIOD_S`, before a pod is restarted."""
     progress_deadline_s: int
     """From one pod's progress to the next."""
-    await_s: int
-    """Until all replicas are replaced, one after the other: how long Pulumi waits."""
+    rollout_s: int
+    """Until all replicas are replaced, one after the other."""
     drain_s: int
     """Triton's own exit timeout."""
     grace_s: int
@@ -68,19 +68,24 @@ def rollout(settings: Settings, model: ModelSettings, sku: Sku) -> Rollout:
     return Rollout(surge=0, unavailable=1)
 
 
+def grace_s(model: ModelSettings) -> int:
+    """Seconds from the order to stop until the kill: the wait for endpoints, the drain, and the rest."""
+    return PRE_STOP_S + model.drain_timeout_s + GRACE_MARGIN_S
+
+
 def timing(model: ModelSettings, placement: Placement, images: Images) -> Timing:
     """The time-outs of a Deployment, each at least what happens inside it can take."""
     startup_failures = math.ceil(model.load_timeout_s / STARTUP_PERIOD_S)
-    grace_s = PRE_STOP_S + model.drain_timeout_s + GRACE_MARGIN_S
+    grace = grace_s(model)
     progress_s = (
-        startup_failures * STARTUP_PERIOD_S + grace_s + SCHEDULING_ALLOWANCE_S + PULL_ALLOWANCE_S[images.pull_policy]
+        startup_failures * STARTUP_PERIOD_S + grace + SCHEDULING_ALLOWANCE_S + PULL_ALLOWANCE_S[images.pull_policy]
     )
     return Timing(
         startup_failures=startup_failures,
         progress_deadline_s=progress_s,
-        await_s=placement.replicas.max * progress_s,
+        rollout_s=placement.replicas.max * progress_s,
         drain_s=model.drain_timeout_s,
-        grace_s=grace_s,
+        grace_s=grace,
     )
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from local import bench, commands
+from local import bench, commands, packages
+from local.cluster import topology
 from local.errors import LocalError
 from local.state import State, default_state
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,6 +50,7 @@ def _progress(line: str) -> None:
 def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     state = State(arguments.state.resolve()) if arguments.state else default_state()
+    _adapt(os.environ)
     try:
         match arguments.command:
             case "up":
@@ -72,6 +79,14 @@ def main(argv: list[str] | None = None) -> int:
         print("\ninterrupted; `make up` goes on where it stopped, `make down` removes what is there", file=sys.stderr)
         return 130
     return 0
+
+
+def _adapt(environment: MutableMapping[str, str]) -> None:
+    """What every program started from here needs: system programs on PATH, and no proxy on the way to the cluster."""
+    environment["PATH"] = packages.SEARCH
+    past = environment.get("no_proxy") or environment.get("NO_PROXY")
+    for name in ("no_proxy", "NO_PROXY"):
+        environment[name] = ",".join(filter(None, [past, str(topology.NEVER_ROUTED)]))
 
 
 def _file(path: Path | None) -> Path | None:

@@ -38,7 +38,11 @@ VERIFICATION_TYPE = "pulumi-python:dynamic/triton-fleet:Verification"
 
 @dataclass(frozen=True)
 class Stack:
-    """One stack and where its state is. `home` holds backend, passphrase and the working copy of its settings."""
+    """One stack and where its state is.
+
+    `home` holds backend, passphrase, and in `project` the working copy of the stack's settings: Pulumi writes the
+    salt of a stack's secrets into its settings file, and the tracked file is not its to write to.
+    """
 
     name: str
     home: Path
@@ -47,27 +51,28 @@ class Stack:
 
     @property
     def settings_file(self) -> Path:
-        return self.home / f"Pulumi.{self.name}.yaml"
+        return self.home / "project" / f"Pulumi.{self.name}.yaml"
 
     def pulumi(
-        self, *arguments: str, capture: bool = False, timeout_s: float | None = None
+        self, *arguments: str, folder: Path | None = None, capture: bool = False
     ) -> subprocess.CompletedProcess[str]:
         """Run pulumi in the project; its output goes to the terminal, with its live view, unless captured."""
         plain = [] if sys.stdout.isatty() and not capture else ["--non-interactive"]
         return subprocess.run(
             [toolchain_program(self.environment), *arguments, *plain, f"--stack={self.name}"],
-            cwd=PROJECT,
+            cwd=folder or self.settings_file.parent,
             env=dict(self.environment),
             stdin=subprocess.DEVNULL,
             capture_output=capture,
             text=True,
             check=False,
-            timeout=timeout_s,
         )
 
     def with_settings(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command that reads settings, without the engine's own check of them: it stops at the first fault."""
-        return self.pulumi(command, f"--config-file={self.settings_file}", "--skip-config-validation", *arguments)
+        return self.pulumi(
+            command, f"--config-file={self.settings_file}", "--skip-config-validation", *arguments, folder=PROJECT
+        )
 
 
 def toolchain_program(environment: Mapping[str, str]) -> str:
@@ -107,10 +112,10 @@ def open_stack(
     if kubeconfig is not None:
         environment[CLUSTER_VARIABLE] = str(kubeconfig)
     stack = Stack(name, home, kubeconfig, environment)
+    stack.settings_file.parent.mkdir(exist_ok=True)
+    shutil.copyfile(project / "Pulumi.yaml", stack.settings_file.parent / "Pulumi.yaml")
     _working_copy(tracked, stack.settings_file)
-    # Making a stack writes the salt of its secrets into the settings beside Pulumi.yaml: here, the working copy.
-    shutil.copyfile(project / "Pulumi.yaml", home / "Pulumi.yaml")
-    made = stack.pulumi("stack", "select", "--create", f"--cwd={home}", capture=True)
+    made = stack.pulumi("stack", "select", "--create", capture=True)
     if made.returncode != 0:
         raise LocalError(f"the stack {name} could not be opened", details=made.stderr.strip(), fix=f"look into {home}")
     if any((home / "backend" / ".pulumi" / "locks").rglob("*.json")):
@@ -144,7 +149,7 @@ def _environment(home: Path, progress: Callable[[str], None]) -> dict[str, str]:
 
 
 def _working_copy(tracked: Path, copy: Path) -> None:
-    """Pulumi writes the salt of the stack's secrets into its settings file: into a copy, not into the tracked one."""
+    """Bring the copy up to the tracked settings; what Pulumi wrote into it stays."""
     settings: dict[str, Any] = yaml.safe_load(tracked.read_text()) or {}
     if copy.exists():
         old = yaml.safe_load(copy.read_text()) or {}

@@ -34,7 +34,7 @@ class Handle:
         try:
             recorded = json.loads(process_file(state).read_text())
             return cls(state, recorded["pid"], recorded["started"], recorded["network"], recorded["link"])
-        except (FileNotFoundError, ValueError, KeyError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
     def write(self) -> None:

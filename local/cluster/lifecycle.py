@@ -80,8 +80,8 @@ def _one_at_a_time(state: State) -> Iterator[None]:
 
 def _launch(state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None) -> Handle:
     _require_bridge_filter()
-    state.logs.mkdir(parents=True, exist_ok=True)
     network = _claim_range(preferred)
+    state.logs.mkdir(parents=True, exist_ok=True)
     link = topology.link_name(network)
     at = Addresses(network)
     process: subprocess.Popen[bytes] | None = None
@@ -117,7 +117,7 @@ def _launch(state: State, binaries: Mapping[str, str], progress: Progress, prefe
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "PATH": packages.SEARCH, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
         first, started = _first_process(state, process)
         running = Handle(state, first, started, str(network), link)
@@ -187,6 +187,11 @@ def _range_of(text: str) -> ipaddress.IPv4Network:
     if network.prefixlen != topology.RANGE_PREFIX:
         raise LocalError(
             f"{RANGE_VARIABLE}={text} is a /{network.prefixlen}; the cluster needs a /{topology.RANGE_PREFIX}",
+            fix=f"name a network such as 198.18.0.0/{topology.RANGE_PREFIX}",
+        )
+    if network.overlaps(topology.NODE_NETWORK):
+        raise LocalError(
+            f"{RANGE_VARIABLE}={text} holds {topology.NODE_NETWORK}, which every cluster's nodes have inside it",
             fix=f"name a network such as 198.18.0.0/{topology.RANGE_PREFIX}",
         )
     return network

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import time
 from dataclasses import replace
@@ -97,16 +98,19 @@ def prepare(running: Handle, coredns: Image, progress: Callable[[str], None]) ->
 
 def api_error(kubeconfig: Path) -> str | None:
     """Why the cluster of a kubeconfig file cannot be used; None if it answers."""
+    once = client.Configuration()
+    once.retries = 0
     try:
-        with new_client_from_config(config_file=str(kubeconfig)) as api_client:
+        with new_client_from_config(config_file=str(kubeconfig), client_configuration=once) as api_client:
             client.CoreV1Api(api_client).list_node(_request_timeout=10, limit=1)
-    except (ConfigException, KeyError, TypeError, ValueError) as error:
+    except (ConfigException, AttributeError, KeyError, TypeError, ValueError) as error:
         # Beside its own error, the client lets what it met in a malformed file through.
         return f"the file is not usable: {error}"
     except ApiException as error:
         return f"HTTP {error.status} {error.reason}"
     except (HTTPError, OSError) as error:
-        return str(error.__cause__ or error)[:300]
+        # urllib3 names the connection by its address in memory.
+        return re.sub(r"<[^>]*>:? ?", "", str(error.__cause__ or error))[:300]
     return None
 
 

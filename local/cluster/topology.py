@@ -11,6 +11,12 @@ from fleet import names
 # cluster in it hides no address that the machine uses, and a packet that strays leaves for nowhere.
 NEVER_ROUTED = ipaddress.ip_network("198.18.0.0/15")
 RANGE_PREFIX = 20
+NODE_NETWORK = ipaddress.IPv4Network("198.19.240.0/24")
+"""The nodes' own addresses, the same in every cluster: they are seen only inside its namespaces.
+
+What this machine sends to a Service arrives from one of them, so the stack's settings can let the machine in and
+no pod with it (`serving.client_cidrs` in Pulumi.local.yaml).
+"""
 DNS_DOMAIN = "cluster.local"
 
 
@@ -47,8 +53,8 @@ NODES = (
 class Addresses:
     """How one /20 is cut up.
 
-    `.0.0/30` joins the machine (host) and the control plane; `.1.0/24` joins the nodes; `.4.0/22` holds one
-    /24 of pods per node; `.8.0/24` the Services.
+    `.0.0/30` joins the machine (host) and the control plane; `.4.0/22` holds one /24 of pods per node; `.8.0/24`
+    the Services. The nodes have addresses of NODE_NETWORK.
     """
 
     network: ipaddress.IPv4Network
@@ -70,10 +76,10 @@ class Addresses:
 
     @property
     def node_gateway(self) -> str:
-        return self._at(1, 1)
+        return str(NODE_NETWORK.network_address + 1)
 
     def node(self, index: int) -> str:
-        return self._at(1, 11 + index)
+        return str(NODE_NETWORK.network_address + 11 + index)
 
     @property
     def pods(self) -> str:
@@ -103,8 +109,12 @@ class Addresses:
 
 
 def ranges() -> list[ipaddress.IPv4Network]:
-    """The 32 ranges that clusters on one machine choose from."""
-    return [net for net in NEVER_ROUTED.subnets(new_prefix=RANGE_PREFIX) if isinstance(net, ipaddress.IPv4Network)]
+    """The 31 ranges that clusters on one machine choose from; the last one is the nodes'."""
+    return [
+        network
+        for network in NEVER_ROUTED.subnets(new_prefix=RANGE_PREFIX)
+        if isinstance(network, ipaddress.IPv4Network) and not network.overlaps(NODE_NETWORK)
+    ]
 
 
 def link_name(network: ipaddress.IPv4Network) -> str:

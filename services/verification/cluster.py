@@ -13,6 +13,7 @@ from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
 from fleet import names
+from fleet.rollout import NewPod, Progress
 from fleet.verification import Node, Pod
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S: Final = 15
 """One call of the API; a longer silence means that the API server is not there."""
 GONE: Final = 404
+REVISION: Final = "deployment.kubernetes.io/revision"
+"""Annotation by which a Deployment and its newest ReplicaSet find each other."""
+TEMPLATE_HASH: Final = "pod-template-hash"
+REASON_CHARS: Final = 400
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -74,6 +79,7 @@ class KubernetesCluster:
             raise ClusterError(f"the kubeconfig cannot be used: {error}") from error
         self._core: Any = client.CoreV1Api(self._api)
         self._batch: Any = client.BatchV1Api(self._api)
+        self._apps: Any = client.AppsV1Api(self._api)
 
     def must_answer(self, timeout_s: float) -> None:
         """ClusterError unless an API server answers in time and takes the credentials; anyone may read its version."""
@@ -102,6 +108,27 @@ class KubernetesCluster:
             ).items
         staying = [item for item in found if item.metadata.deletion_timestamp is None]
         return [_pod(item) for item in staying if item.status.phase not in ENDED]
+
+    def rollout(self, namespace: str, name: str) -> tuple[Progress, list[NewPod]]:
+        """How far the update of a Deployment has come, and the pods that it brought."""
+        with _asking(f"reading Deployment {name}"):
+            deployment = self._apps.read_namespaced_deployment(name, namespace, _request_timeout=CALL_TIMEOUT_S)
+            selector = ",".join(f"{key}={value}" for key, value in deployment.spec.selector.match_labels.items())
+            sets = self._apps.list_namespaced_replica_set(
+                namespace, label_selector=selector, _request_timeout=CALL_TIMEOUT_S
+            ).items
+            found = self._core.list_namespaced_pod(
+                namespace, label_selector=selector, _request_timeout=CALL_TIMEOUT_S
+            ).items
+        revision = (deployment.metadata.annotations or {}).get(REVISION)
+        newest = {
+            one.metadata.labels[TEMPLATE_HASH]
+            for one in sets
+            if (one.metadata.annotations or {}).get(REVISION) == revision
+        }
+        new = [pod for pod in found if pod.metadata.labels.get(TEMPLATE_HASH) in newest]
+        staying = [pod for pod in new if pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED]
+        return _progress(deployment), [_new_pod(pod) for pod in sorted(staying, key=lambda pod: pod.metadata.name)]
 
     def create_job(self, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
@@ -204,11 +231,51 @@ def _waiting(item: Any) -> str:
         now, last = status.state, status.last_state
         for ended in (now.terminated, last.terminated if last else None):
             if ended is not None and ended.exit_code != 0:
-                text = " ".join((ended.message or "").split()) or ended.reason or ""
-                return f"container {status.name} exited with {ended.exit_code}: {text[-300:]}"
+                said = last_words(ended.message or "") or ended.reason or "it said nothing"
+                return f"container {status.name} exited with {ended.exit_code}: {said}"
         if now.waiting is not None:
             return ": ".join(part for part in (now.waiting.reason, now.waiting.message) if part)
     for condition in item.status.conditions or ():
         if condition.status == "False" and condition.message:
             return f"{condition.reason}: {condition.message}"
     return str(item.status.phase)
+
+
+def last_words(log: str) -> str:
+    """The end of a log, from its last line that begins with `error` if there is one, on one line."""
+    lines = log.splitlines()
+    errors = [number for number, line in enumerate(lines) if line.lower().startswith("error")]
+    if errors:
+        return " ".join(" ".join(lines[errors[-1] :]).split())[:REASON_CHARS]
+    return " ".join(log.split())[-REASON_CHARS:]
+
+
+def _progress(deployment: Any) -> Progress:
+    status = deployment.status
+    given_up = [
+        condition.message
+        for condition in status.conditions or ()
+        if condition.type == "Progressing" and condition.status == "False"
+    ]
+    seen = (status.observed_generation or 0) >= deployment.metadata.generation
+    return Progress(
+        seen=seen,
+        wanted=deployment.spec.replicas,
+        updated=status.updated_replicas or 0,
+        available=status.available_replicas or 0,
+        total=status.replicas or 0,
+        given_up=given_up[0] if given_up else "",
+    )
+
+
+def _new_pod(item: Any) -> NewPod:
+    ready = _condition(item, "Ready")
+    statuses = item.status.container_statuses or ()
+    reasons = [status.state.waiting.reason for status in statuses if status.state.waiting is not None]
+    return NewPod(
+        name=item.metadata.name,
+        ready=ready,
+        restarts=max((status.restart_count for status in statuses), default=0),
+        reason=reasons[0] if reasons else "",
+        waiting="" if ready else _waiting(item),
+    )

@@ -15,6 +15,7 @@ import math
 import os
 import socket
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -26,6 +27,8 @@ PORTS = {"http": 8000, "grpc": 8001}
 RETRY_S = 1.0
 CALL_TIMEOUT_S = 10.0
 PARALLEL = 8
+SPEAKING = threading.Lock()
+"""Held while a result is printed: several checks end at once, and a line must stay a line."""
 STALE_S = 3600
 """Age in seconds at which a file that an earlier run left in the store is removed."""
 
@@ -287,9 +290,10 @@ def attempt(check: Any, arguments: dict[str, Any], deadline_s: float) -> tuple[b
 def record(name: str, seconds: float, reason: str, *, ok: bool) -> None:
     """Prints one result: for people, and for the runner."""
     text = " ".join(reason.split())
-    print(f"{'ok  ' if ok else 'FAIL'}  {name}  {seconds:.2f} s  {text}")
-    line = json.dumps({"name": name, "ok": ok, "seconds": round(seconds, 3), "reason": text})
-    print(RECORD_PREFIX + line, flush=True)
+    result = json.dumps({"name": name, "ok": ok, "seconds": round(seconds, 3), "reason": text})
+    with SPEAKING:
+        print(f"{'ok  ' if ok else 'FAIL'}  {name}  {seconds:.2f} s  {text}")
+        print(RECORD_PREFIX + result, flush=True)
 
 
 def run_client(checks: list[dict[str, Any]], doer: Checks, deadline_s: float) -> None:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pydantic import ValidationError
+
 from fleet import names, verification
 from fleet.verification import RECORD_PREFIX, Check, Order, Result
 from services.verification.cluster import ClusterError, JobPod, KubernetesCluster
@@ -206,10 +208,14 @@ def _followed(run: Run, cluster: Cluster, job: str, got: dict[str, Result]) -> s
 
 
 def _take(run: Run, line: str, got: dict[str, Result]) -> None:
-    """A line of the log: a result is kept and shown once; what is for people is shown if no result says the same."""
+    """A line of the log: a result is kept and shown once; all others are for who reads the log itself."""
     if not line.startswith(RECORD_PREFIX):
         return
-    result = Result.model_validate_json(line.removeprefix(RECORD_PREFIX))
+    try:
+        result = Result.model_validate_json(line.removeprefix(RECORD_PREFIX))
+    except ValidationError:
+        run.tell(f"a line of the log is no result: {line[:200]}")
+        return
     if result.name not in got:
         got[result.name] = result
         run.tell(_line(result))

@@ -61,13 +61,21 @@ def test_the_machine_itself_gets_the_known_answer(checkout: Checkout) -> None:
 
 
 def test_a_namespace_that_is_no_client_is_kept_out(checkout: Checkout) -> None:
-    """Network policies are enforced: the same request passes or hangs by the label of the namespace it comes from."""
+    """Network policies are enforced: the label of the namespace that a request comes from decides."""
     address = checkout.service_address()
+    # A new pod is unknown to the nodes' filters for a moment, so both try for the same 15 s.
     probe = (
-        "import http.client,sys\n"
-        f"c=http.client.HTTPConnection('{address}',8000,timeout=5)\n"
-        "try:\n c.request('GET','/v2/health/ready'); print('reached', c.getresponse().status)\n"
-        "except OSError as e: print('kept out', type(e).__name__)\n"
+        "import http.client, time\n"
+        "said = 'kept out'\n"
+        "for _ in range(15):\n"
+        f"    c = http.client.HTTPConnection('{address}', 8000, timeout=1)\n"
+        "    try:\n"
+        "        c.request('GET', '/v2/health/ready')\n"
+        "        said = f'reached {c.getresponse().status}'\n"
+        "        break\n"
+        "    except OSError:\n"
+        "        time.sleep(1)\n"
+        "print(said)\n"
     )
     results = {}
     for name, labels in (("stranger", {}), ("friend", {"triton-fleet.io/client": "true"})):
@@ -97,7 +105,7 @@ def test_a_namespace_that_is_no_client_is_kept_out(checkout: Checkout) -> None:
         )
         results[name] = checkout.kubectl("logs", "probe", f"--namespace={name}").strip()
         checkout.kubectl("delete", "namespace", name, "--wait=false")
-    assert results == {"stranger": "kept out TimeoutError", "friend": "reached 200"}
+    assert results == {"stranger": "kept out", "friend": "reached 200"}
 
 
 def test_a_second_up_changes_nothing(checkout: Checkout) -> None:
@@ -126,25 +134,24 @@ def test_verify_can_be_asked_for_any_time(checkout: Checkout) -> None:
 
 def test_verification_names_a_replica_that_lost_its_model(checkout: Checkout) -> None:
     """Field report B19: after an unload the server stays ready, and only the model itself is missing."""
-    pod = checkout.triton_pods()[0]
-    address, name = pod["status"]["podIP"], pod["metadata"]["name"]
-    repository = f"http://{address}:8000/v2/repository/models/minilm"
-    assert (
-        checkout.run(["curl", "--silent", "--fail", "--max-time", "20", "-X", "POST", f"{repository}/unload"]).status
-        == 0
-    )
-    ready = checkout.run(["curl", "--silent", "--fail", "--max-time", "10", f"http://{address}:8000/v2/health/ready"])
+    name = checkout.triton_pods()[0]["metadata"]["name"]
+
+    def ask(method: str, path: str) -> str:
+        program = (
+            "import urllib.request as r; "
+            f"print(r.urlopen(r.Request('http://127.0.0.1:8000{path}', method='{method}'), timeout=60).status)"
+        )
+        return checkout.kubectl("exec", name, "--namespace=triton-local", "--", "python3", "-c", program).strip()
+
+    assert ask("POST", "/v2/repository/models/minilm/unload") == "200"
     try:
-        assert ready.status == 0, "the server itself is not ready: the test shows nothing"
+        assert ask("GET", "/v2/health/ready") == "200", "the server itself is not ready: the test shows nothing"
         done = checkout.make("verify", "STACK=local")
         assert done.status != 0
         failed = [row["name"] for row in report(checkout) if not row["ok"]]
         assert any(name in row for row in failed), (name, failed)
     finally:
-        assert (
-            checkout.run(["curl", "--silent", "--fail", "--max-time", "60", "-X", "POST", f"{repository}/load"]).status
-            == 0
-        )
+        assert ask("POST", "/v2/repository/models/minilm/load") == "200"
     assert checkout.make("verify", "STACK=local").status == 0
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class _ApiServer(BaseHTTPRequestHandler):
     """Answers the one question that the program asks before it registers anything."""
 
-    def do_GET(self) -> None:  # noqa: N802 - the base's name
+    def do_GET(self) -> None:
         known = self.path == "/api/v1/" and self.headers["Authorization"] == "Bearer canary-token"
         body = json.dumps({"kind": "APIResourceList", "resources": []}).encode()
         self.send_response(200 if known else 401)

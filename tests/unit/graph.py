@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import yaml
 from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import engine_pb2
 
 from fleet import settings
 
@@ -28,6 +29,7 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
 PROVIDER = "pulumi:providers:kubernetes"
+ROLLOUT = "pulumi-python:dynamic/triton-fleet:Rollout"
 VERIFICATION = "pulumi-python:dynamic/triton-fleet:Verification"
 
 SECRET = "4dabf18193072939515e22adb298388d"
@@ -40,7 +42,7 @@ def local_config(project: Path) -> dict[str, Any]:
     return copy.deepcopy({key.removeprefix("triton-fleet:"): value for key, value in config.items()})
 
 
-def local_settings(project: Path, **changes: Any) -> settings.Settings:
+def local_settings(project: Path, **changes: object) -> settings.Settings:
     return settings.load({**local_config(project), **changes}, project)
 
 
@@ -119,7 +121,7 @@ class _Monitor(mocks.MockMonitor):
         super().__init__(given)
         self.registered: list[Registered] = []
 
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the base's name
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802, ANN401 - as in the base
         if request.type != "pulumi:pulumi:Stack":
             self.registered.append(
                 Registered(
@@ -145,8 +147,8 @@ class _Engine(mocks.MockEngine):
         super().__init__(None)
         self.warnings: list[str] = []
 
-    def Log(self, request: Any) -> None:  # noqa: N802 - the base's name
-        if request.severity == 2:  # noqa: PLR2004 - engine_pb2.WARNING
+    def Log(self, request: Any) -> None:  # noqa: N802, ANN401 - as in the base
+        if request.severity == engine_pb2.WARNING:
             self.warnings.append(request.message)
 
 

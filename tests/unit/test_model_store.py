@@ -79,7 +79,7 @@ def test_what_an_interrupted_run_left_is_removed_later(source: Path, tmp_path: P
     assert sorted(path.name for path in repository.iterdir()) == [".filling-fresh", "cafe"]
 
 
-def test_a_store_that_belongs_to_somebody_else_says_what_to_do_B33(
+def test_a_store_that_belongs_to_somebody_else_says_what_to_do_b33(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing but the refusal is made up: root, which tests may run as, is refused nowhere."""

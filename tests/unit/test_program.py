@@ -61,6 +61,8 @@ def test_registers_these_resources_and_no_others(local: Graph) -> None:
         ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "triton"),
         ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "verification"),
         ("kubernetes:policy/v1:PodDisruptionBudget", "minilm"),
+        ("pulumi-python:dynamic/triton-fleet:Rollout", "minilm-a100-40gb"),
+        ("pulumi-python:dynamic/triton-fleet:Rollout", "minilm-h100-80gb"),
         ("pulumi-python:dynamic/triton-fleet:Verification", "verification"),
         ("pulumi:providers:kubernetes", "cluster"),
         ("triton-fleet:cluster:GpuCluster", "cluster"),
@@ -92,7 +94,7 @@ def test_each_object_is_in_the_serving_namespace_or_the_clusters(local: Graph) -
     assert {namespace for _, namespace in found if namespace is not None} == {"triton-local"}
 
 
-def test_objects_go_before_what_they_need_when_the_stack_is_destroyed_B37(local: Graph) -> None:
+def test_objects_go_before_what_they_need_when_the_stack_is_destroyed_b37(local: Graph) -> None:
     namespace = local.of(graph.NAMESPACE)[0]
     early = [
         one.urn
@@ -106,15 +108,18 @@ def test_objects_go_before_what_they_need_when_the_stack_is_destroyed_B37(local:
 
 def test_verification_is_behind_everything(local: Graph) -> None:
     (proof,) = local.of(graph.VERIFICATION)
-    others = {one.urn for one in local.resources if one.is_kubernetes}
+    others = {one.urn for one in local.resources if one.is_kubernetes or one.type == graph.ROLLOUT}
     assert local.behind(proof) >= others
     assert [one.urn for one in local.resources if proof.urn in local.behind(one)] == []
 
 
-def test_skus_of_a_model_are_updated_one_after_the_other_B18(local: Graph) -> None:
+def test_skus_of_a_model_are_updated_one_after_the_other_b18(local: Graph) -> None:
+    """The second Deployment is touched when every replica of the first is new and Ready."""
     first, second = local.of(graph.DEPLOYMENT)
-    assert first.urn in local.behind(second)
-    assert second.urn not in local.behind(first)
+    first_ready, second_ready = local.of(graph.ROLLOUT)
+    assert local.behind(second) >= {first.urn, first_ready.urn}
+    assert local.behind(second_ready) >= {second.urn}
+    assert not local.behind(first) & {second.urn, second_ready.urn}
 
 
 def test_triton_starts_when_its_model_is_in_the_store_and_its_policies_stand(local: Graph) -> None:
@@ -124,13 +129,13 @@ def test_triton_starts_when_its_model_is_in_the_store_and_its_policies_stand(loc
         assert {policy.urn for policy in local.of(graph.POLICY)} <= behind
 
 
-def test_no_description_of_an_output_got_into_a_string_B41(local: Graph, project: Path, config: dict[str, Any]) -> None:
+def test_no_description_of_an_output_got_into_a_string_b41(local: Graph, project: Path, config: dict[str, Any]) -> None:
     for run in (local, graph.run(project, without_cluster(config))):
         for one in run.resources:
             assert [text for text in texts(one.inputs) if "Output object at" in text or "__str__" in text] == []
 
 
-def test_the_plan_without_a_cluster_is_that_with_one_B09(
+def test_the_plan_without_a_cluster_is_that_with_one_b09(
     local: Graph, project: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
@@ -145,13 +150,15 @@ def without_cluster(config: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_kubeconfig_is_a_secret_wherever_it_goes(local: Graph) -> None:
     holders = [one for one in local.resources if any("canary-token" in text for text in texts(one.inputs))]
-    assert sorted(one.type for one in holders) == [graph.VERIFICATION, graph.PROVIDER]
+    assert sorted(one.type for one in holders) == [graph.ROLLOUT, graph.ROLLOUT, graph.VERIFICATION, graph.PROVIDER]
     for one in holders:
-        open_part = {key: value for key, value in one.inputs.items() if not (isinstance(value, dict) and graph.SECRET in value)}
+        open_part = {
+            key: value for key, value in one.inputs.items() if not (isinstance(value, dict) and graph.SECRET in value)
+        }
         assert not any("canary-token" in text for text in texts(open_part))
 
 
-def test_a_deployment_without_autoscaler_sets_its_replicas_B04(local: Graph) -> None:
+def test_a_deployment_without_autoscaler_sets_its_replicas_b04(local: Graph) -> None:
     assert [one.inputs["spec"]["replicas"] for one in local.of(graph.DEPLOYMENT)] == [1, 1]
 
 
@@ -159,28 +166,48 @@ def test_a_deployment_without_autoscaler_sets_its_replicas_B04(local: Graph) -> 
     ("load_timeout_s", "budget_s"),
     [(60, 60), (1800, 1800), (7200, 7200)],
 )
-def test_nothing_gives_up_before_a_model_may_have_loaded_B11_B39(
+def test_nothing_gives_up_before_a_model_may_have_loaded_b11_b39(
     project: Path, config: dict[str, Any], load_timeout_s: int, budget_s: int
 ) -> None:
     changed = copy.deepcopy(config)
     changed["models"][0]["load_timeout_s"] = load_timeout_s
-    for one in graph.run(project, changed).of(graph.DEPLOYMENT):
+    run = graph.run(project, changed)
+    for one in run.of(graph.DEPLOYMENT):
         (container,) = one.inputs["spec"]["template"]["spec"]["containers"]
         probe = container["startupProbe"]
         assert probe["periodSeconds"] * probe["failureThreshold"] >= budget_s
         assert one.inputs["spec"]["progressDeadlineSeconds"] > budget_s
-        for wait in ("create", "update"):
-            assert int(one.timeouts[wait].removesuffix("s")) > one.inputs["spec"]["progressDeadlineSeconds"]
+        waited = run.one(graph.ROLLOUT, one.name).inputs
+        assert (waited["namespace"], waited["deployment"]) == ("triton-local", one.inputs["metadata"]["name"])
+        assert waited["deadline_s"] >= one.inputs["spec"]["progressDeadlineSeconds"]
 
 
-def test_services_do_not_hold_up_an_update_B39(local: Graph) -> None:
-    assert {one.name: one.inputs["metadata"]["annotations"] for one in local.of(graph.SERVICE)} == {
-        "minilm": {"pulumi.com/skipAwait": "true"},
-        "minilm-pods": {"pulumi.com/skipAwait": "true"},
+def test_the_provider_waits_for_neither_services_nor_deployments_b39(local: Graph) -> None:
+    waits = {
+        one.inputs["metadata"]["annotations"]["pulumi.com/skipAwait"]
+        for kind in (graph.SERVICE, graph.DEPLOYMENT)
+        for one in local.of(kind)
     }
+    assert waits == {"true"}
 
 
-def test_selectors_and_names_survive_another_image_and_model_version_B49(
+def test_an_update_is_waited_for_again_when_its_deployment_changed(
+    project: Path, config: dict[str, Any], local: Graph
+) -> None:
+    changed = copy.deepcopy(config)
+    changed["images"]["triton"] = "triton-fleet.local/triton:2.99.0-cpu"
+    longer = copy.deepcopy(config)
+    longer["verification"] = {"deadline_s": 700}
+
+    def digests(run: Graph) -> list[str]:
+        return [one.inputs["digest"] for one in run.of(graph.ROLLOUT)]
+
+    assert digests(graph.run(project, longer, preview=False)) == digests(local)
+    assert not set(digests(graph.run(project, changed, preview=False))) & set(digests(local))
+    assert not set(digests(graph.run(project, config, preview=False, generation=3))) & set(digests(local))
+
+
+def test_selectors_and_names_survive_another_image_and_model_version_b49(
     project: Path, config: dict[str, Any], local: Graph, tmp_path: Path
 ) -> None:
     changed = copy.deepcopy(config)
@@ -255,7 +282,7 @@ def test_each_pod_is_restricted(local: Graph) -> None:
             assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
-def test_only_what_fills_the_store_may_write_to_it_B33(local: Graph) -> None:
+def test_only_what_fills_the_store_may_write_to_it_b33(local: Graph) -> None:
     written: dict[str, Any] = {}
     for one, template in local.pods():
         spec = template["spec"]
@@ -309,7 +336,7 @@ def test_verification_runs_exactly_when_what_it_verifies_changed(
     }
 
 
-def test_all_faults_are_told_at_once_and_nothing_is_registered_B42(project: Path, config: dict[str, Any]) -> None:
+def test_all_faults_are_told_at_once_and_nothing_is_registered_b42(project: Path, config: dict[str, Any]) -> None:
     broken = copy.deepcopy(config)
     broken["skus"][0]["nodes"]["min"] = "two"
     broken["skus"][1]["taints"] = {"key": "nvidia.com/gpu"}
@@ -323,7 +350,7 @@ def test_all_faults_are_told_at_once_and_nothing_is_registered_B42(project: Path
     assert refusal.value.registered == 0
 
 
-def test_a_model_whose_configured_name_is_another_is_refused_B47(
+def test_a_model_whose_configured_name_is_another_is_refused_b47(
     project: Path, config: dict[str, Any], tmp_path: Path
 ) -> None:
     other = copy_of_project(project, tmp_path)
@@ -368,7 +395,7 @@ def closed_port() -> int:
         ("server", "Connection refused"),
     ],
 )
-def test_a_cluster_named_for_the_run_that_cannot_be_used_is_refused(
+def test_a_cluster_named_for_the_run_that_cannot_be_used_is_refused(  # noqa: PLR0913, PLR0917 - a table of cases
     project: Path,
     config: dict[str, Any],
     tmp_path: Path,
@@ -388,7 +415,7 @@ def test_a_cluster_named_for_the_run_that_cannot_be_used_is_refused(
 
 
 def test_an_update_without_its_cluster_is_refused(project: Path, config: dict[str, Any]) -> None:
-    with pytest.raises(graph.Refusal, match="cluster.kubeconfig") as refusal:
+    with pytest.raises(graph.Refusal, match=r"cluster\.kubeconfig") as refusal:
         graph.run(project, without_cluster(config), preview=False)
     assert refusal.value.registered == 0
 
@@ -425,10 +452,19 @@ def test_config_maps_that_follow_their_content_are_made_anew_under_stable_names(
         "fill-minilm",
         "model-store-minilm",
     }
-    assert all(pods.DIGEST_CHARS == len(name.rpartition("-")[2]) for name in names_of[1].values())
+    assert all(len(name.rpartition("-")[2]) == pods.DIGEST_CHARS for name in names_of[1].values())
 
 
-def test_a_job_that_failed_is_made_anew_by_the_next_update_B40(local: Graph) -> None:
+def test_a_job_that_failed_is_made_anew_by_the_next_update_b40(local: Graph) -> None:
     assert [one.inputs["metadata"]["annotations"] for one in local.of(graph.JOB)] == [
         {"pulumi.com/replaceUnready": "true"}
     ]
+
+
+def test_the_store_is_given_the_time_in_which_its_pods_drain_b37(project: Path, config: dict[str, Any]) -> None:
+    changed = copy.deepcopy(config)
+    changed["models"][0]["drain_timeout_s"] = 3600
+    run = graph.run(project, changed)
+    (claim,) = run.of(graph.CLAIM)
+    grace = run.of(graph.DEPLOYMENT)[0].inputs["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert int(claim.timeouts["delete"].removesuffix("s")) > grace > 3600

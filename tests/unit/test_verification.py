@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet import verification
-from fleet.verification import Check, ModelPlan, Node, Plan, Pod, Result, SkuPlan
+from fleet import pods, verification
+from fleet.verification import Check, Kind, ModelPlan, Node, Plan, Pod, Result, SkuPlan
 from services.verification import program as in_cluster
 from tests.unit.graph import local_settings
 
@@ -28,12 +28,10 @@ NODES = (
 
 def plan_of(project: Path, *skus: SkuPlan) -> Plan:
     settings = local_settings(project)
-    return verification.plan(settings).model_copy(
-        update={"models": (ModelPlan(name="minilm", version=3, skus=skus),)}
-    )
+    return verification.plan(settings).model_copy(update={"models": (ModelPlan(name="minilm", version=3, skus=skus),)})
 
 
-def pod(name: str, sku: str = "a100", **changes: Any) -> Pod:
+def pod(name: str, sku: str = "a100", **changes: object) -> Pod:
     given: dict[str, Any] = {
         "name": name,
         "model": "minilm",
@@ -91,7 +89,12 @@ def test_an_order_survives_its_way_through_the_config_map(project: Path) -> None
             [pod("p1"), pod("p2")], NODES, (True, "p1 on gpu-a, p2 on gpu-a; 2 GPUs each"), id="as it should be"
         ),
         pytest.param([pod("p1")], NODES, (False, "1 replicas, not 2"), id="a replica is missing"),
-        pytest.param([pod("p1"), pod("p2"), pod("p3")], NODES, (True, "p1 on gpu-a, p2 on gpu-a, p3 on gpu-a; 2 GPUs each"), id="scaled out"),
+        pytest.param(
+            [pod("p1"), pod("p2"), pod("p3")],
+            NODES,
+            (True, "p1 on gpu-a, p2 on gpu-a, p3 on gpu-a; 2 GPUs each"),
+            id="scaled out",
+        ),
         pytest.param(
             [pod("p1"), pod("p2", node="gpu-b")],
             NODES,
@@ -129,7 +132,9 @@ def test_placement(project: Path, pods: list[Pod], nodes: tuple[Node, ...], expe
 def test_all_faults_of_a_placement_are_told_together(project: Path) -> None:
     pods = [pod("p1", gpus=0, node="gpu-b"), pod("other", sku="h100", model="another")]
     (result,) = verification.placement(plan_of(project, A100), pods, NODES, 0.0)
-    assert result.reason == f"1 replicas, not 2; p1 is on gpu-b, which is no node of a100: {PRODUCT} is 'H100', not 'A100'"
+    assert (
+        result.reason == f"1 replicas, not 2; p1 is on gpu-b, which is no node of a100: {PRODUCT} is 'H100', not 'A100'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_what_a_client_checks(project: Path) -> None:
     shared, headless = "minilm.triton-local.svc", "minilm-pods.triton-local.svc"
     served = {"model": "minilm", "version": 3}
 
-    def both(what: str, kind: Any, **arguments: object) -> list[Check]:
+    def both(what: str, kind: Kind, **arguments: object) -> list[Check]:
         return [
             Check(
                 name=f"service/minilm/{what}/{protocol}",
@@ -267,7 +272,7 @@ def test_a_job_of_verification(project: Path) -> None:
     assert container["volumeMounts"] == [
         {"name": "verification", "mountPath": "/verification", "readOnly": True},
         {"name": "store", "mountPath": "/store", "readOnly": True},
-        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "tmp", "mountPath": pods.TMP_MOUNT},
     ]
     anywhere = verification.job(order, "cafe", "write", ["write"], None, writable=True)["spec"]["template"]["spec"]
     assert "nodeName" not in anywhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -94,9 +95,7 @@ SERVED = {"model": "minilm", "version": 3}
         pytest.param([0.5005, -0.5], "2 values, largest difference 0.0005 (tolerance 0.001)", id="close"),
         pytest.param(
             [0.5, -0.6],
-            WrongAnswerError(
-                "EMBEDDING differs from the known answer by 0.1 (tolerance 0.001): [1] is -0.6, not -0.5"
-            ),
+            WrongAnswerError("EMBEDDING differs from the known answer by 0.1 (tolerance 0.001): [1] is -0.6, not -0.5"),
             id="another answer",
         ),
         pytest.param([0.5], WrongAnswerError("EMBEDDING has 1 values, not 2"), id="another shape"),
@@ -127,7 +126,7 @@ def attempt(made: Checks, kind: str, **arguments: object) -> tuple[bool, str]:
     return program.attempt(getattr(made, kind), arguments, 0.0)
 
 
-def test_a_ready_server_without_its_model_fails_and_the_model_is_named_B19() -> None:
+def test_a_ready_server_without_its_model_fails_and_the_model_is_named_b19() -> None:
     network = Network(pod=[Triton(is_ready=True, version_is_ready=False, listed=[])])
     made = checks(network)
     assert attempt(made, "ready", host="pod", protocol="http") == (True, "ready")
@@ -157,7 +156,7 @@ def test_the_index_says_why_a_model_is_not_there() -> None:
         (Triton(answer=RuntimeError("500 model broke")), (False, "RuntimeError: 500 model broke (tried for 0 s)")),
     ],
 )
-def test_a_model_that_is_ready_must_answer_and_rightly_B19(triton: Triton, expected: tuple[bool, str]) -> None:
+def test_a_model_that_is_ready_must_answer_and_rightly_b19(triton: Triton, expected: tuple[bool, str]) -> None:
     assert attempt(checks(Network(pod=[triton])), "answer", host="pod", protocol="grpc", **SERVED) == expected
 
 
@@ -214,7 +213,7 @@ def test_a_name_that_nobody_knows_is_said_to_be_one() -> None:
         program.addresses_of("nobody.invalid")
 
 
-def test_traffic_reaches_each_sku_on_connections_of_its_own_B12() -> None:
+def test_traffic_reaches_each_sku_on_connections_of_its_own_b12() -> None:
     a100, h100 = Triton(), Triton()
     network = Network(shared=[a100, h100], one=[a100], two=[h100])
     said = checks(network).spread("shared", "minilm", 3, {"one": "a100", "two": "h100"}, ["a100", "h100"])
@@ -255,6 +254,26 @@ def test_all_checks_run_whatever_the_others_do(capsys: pytest.CaptureFixture[str
         "last": (True, "2 values, largest difference 0 (tolerance 0.001)"),
     }
     assert len(lines) == 2 * len(records)
+
+
+class SlowScreen(io.StringIO):
+    """Takes its time over each piece, so that others get their turn in between."""
+
+    def write(self, text: str) -> int:
+        time.sleep(0.001)
+        return super().write(text)
+
+
+def test_results_that_come_at_once_stay_on_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = SlowScreen()
+    monkeypatch.setattr("sys.stdout", screen)
+    names = [f"check-{number}" for number in range(24)]
+    asked = [{"name": name, "kind": "live", "arguments": {"host": "pod", "protocol": "http"}} for name in names]
+    program.run_client(asked, checks(Network(pod=[Triton()])), 1.0)
+    lines = screen.getvalue().splitlines()
+    records = [json.loads(line.removeprefix("@check "))["name"] for line in lines if line.startswith("@check ")]
+    assert sorted(records) == sorted(names)
+    assert len(lines) == 2 * len(names)
 
 
 def test_what_one_pod_wrote_another_reads(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The runner, on a cluster that does as a test says."""
 
+# ruff: noqa: ARG002 - the cluster made up here takes what the real one does
+
 from __future__ import annotations
 
 import dataclasses
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 
     from fleet.verification import Order
 
-A100 = {"nvidia.com/gpu": "present", "nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}
+A100 = {
+    "nvidia.com/gpu": "present",
+    "nvidia.com/gpu.present": "true",
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB",
+}
 H100 = {**A100, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 SUCCEEDED = JobPod("pod", "Succeeded", "")
 
@@ -137,6 +143,16 @@ def test_a_broken_stream_loses_no_result(order: Order) -> None:
     assert verification.failed(runner.verify(order, lambda: cluster, lambda _: None)) == []
 
 
+def test_a_line_that_is_no_result_costs_only_its_own_check(order: Order) -> None:
+    def garbled(arguments: list[str]) -> list[str]:
+        return [line[:-9] if "service/minilm/live/grpc" in line else line for line in all_well(arguments)]
+
+    told: list[str] = []
+    failed = verification.failed(runner.verify(order, lambda: Cluster(garbled), told.append))
+    assert [result.name for result in failed] == ["service/minilm/live/grpc"]
+    assert any(line.startswith("a line of the log is no result") for line in told)
+
+
 def test_no_failed_check_stops_another(order: Order) -> None:
     def one_wrong(arguments: list[str]) -> list[str]:
         return [
@@ -183,9 +199,7 @@ def test_a_job_whose_pod_never_starts_says_why(project: Path) -> None:
     results = runner.verify(verification.Order(plan, "verification-x"), lambda: cluster, lambda _: None)
     assert [result.name for result in results] == NAMES
     reasons = {result.name: result.reason for result in results}
-    assert reasons["service/minilm/dns"].endswith(
-        "did not start within 1 s: ErrImageNeverPull: tools:1 is not present"
-    )
+    assert reasons["service/minilm/dns"].endswith("did not start within 1 s: ErrImageNeverPull: tools:1 is not present")
     assert reasons["store/read/gpu-a"] == "did not run: store/write failed"
     assert sorted(cluster.deleted) == sorted(cluster.started)
 
@@ -209,7 +223,7 @@ def secret(value: object) -> dict[str, object]:
     return {runner.SECRET_KEY: "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
 
 
-def state(order_manifest: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def state(order_manifest: dict[str, Any]) -> dict[str, Any]:
     urn = "urn:pulumi:local::triton-fleet::parent$kubernetes:core/v1:ConfigMap"
     old = {**order_manifest, "metadata": {"name": "verification-old"}}
     return {
@@ -221,7 +235,6 @@ def state(order_manifest: dict[str, Any], **changes: Any) -> dict[str, Any]:
                 {"type": runner.CONFIG_MAP_TYPE, "urn": f"{urn}::verification", "inputs": old, "delete": True},
                 {"type": runner.CONFIG_MAP_TYPE, "urn": f"{urn}::verification", "inputs": order_manifest},
             ],
-            **changes,
         }
     }
 
@@ -256,7 +269,7 @@ def test_a_state_whose_secrets_are_encrypted_says_what_to_do(project: Path) -> N
 
 
 @pytest.mark.parametrize(("ok", "status"), [(True, 0), (False, runner.EXIT_FAILED)])
-def test_the_report_and_the_exit_status_of_a_run_by_hand(  # noqa: PLR0913 - fixtures and a table
+def test_the_report_and_the_exit_status_of_a_run_by_hand(  # noqa: PLR0913, PLR0917 - fixtures and a table
     project: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -290,7 +303,7 @@ def test_the_provider_keeps_the_report_and_never_the_kubeconfig(
 ) -> None:
     result = Result(name="store/write", ok=True, seconds=0.5, reason="good")
 
-    def run(given: Order, kubeconfig: str, say: Callable[[str], None]) -> list[Result]:
+    def run(given: Order, kubeconfig: str, _: Callable[[str], None]) -> list[Result]:
         assert (given, kubeconfig) == (order, "canary")
         return [result]
 

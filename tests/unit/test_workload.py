@@ -1,5 +1,7 @@
 """The manifests that serve a model, compared whole, and the numbers in them."""
 
+# ruff: noqa: S108 - the folders are the pods'
+
 from __future__ import annotations
 
 import copy
@@ -194,7 +196,7 @@ def test_a_sku_without_gpus_asks_for_none_and_tolerates_nothing(project: Path) -
 
 
 @pytest.mark.parametrize("effect", ["NoExecute", "NO_EXECUTE"])
-def test_each_taint_of_a_sku_is_tolerated_however_its_effect_is_spelt_B34(project: Path, effect: str) -> None:
+def test_each_taint_of_a_sku_is_tolerated_however_its_effect_is_spelt_b34(project: Path, effect: str) -> None:
     taints = [
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"},
         {"key": "team", "effect": effect},
@@ -216,7 +218,7 @@ def test_each_taint_of_a_sku_is_tolerated_however_its_effect_is_spelt_B34(projec
         pytest.param(2, 8, 5, 2, Rollout(surge=0, unavailable=1), id="three spare on each node, five needed"),
     ],
 )
-def test_an_update_never_waits_for_a_gpu_that_no_pod_gives_up_B17(  # noqa: PLR0913 - a table of cases
+def test_an_update_never_waits_for_a_gpu_that_no_pod_gives_up_b17(  # noqa: PLR0913, PLR0917 - a table of cases
     project: Path, nodes: int, gpus_per_node: int, tensor_parallel: int, replicas_max: int, expected: Rollout
 ) -> None:
     settings = settings_of(
@@ -239,7 +241,7 @@ def test_an_update_never_waits_for_a_gpu_that_no_pod_gives_up_B17(  # noqa: PLR0
         pytest.param(1800, 600, "IfNotPresent", 2, Timing(900, 3680, 7360, 600, 620), id="image to be pulled"),
     ],
 )
-def test_each_timeout_is_longer_than_what_happens_in_it(  # noqa: PLR0913 - a table of cases
+def test_each_timeout_is_longer_than_what_happens_in_it(  # noqa: PLR0913, PLR0917 - a table of cases
     project: Path,
     load_timeout_s: int,
     drain_timeout_s: int,
@@ -260,7 +262,7 @@ def test_each_timeout_is_longer_than_what_happens_in_it(  # noqa: PLR0913 - a ta
     assert workload.timing(model, model.placements[0], settings.images) == expected
 
 
-def test_no_probe_of_a_running_pod_asks_whether_the_whole_server_is_ready_B18_B19(project: Path) -> None:
+def test_no_probe_of_a_running_pod_asks_whether_the_whole_server_is_ready_b18_b19(project: Path) -> None:
     found = container(settings_of(project))
     paths = {kind: found[kind]["httpGet"]["path"] for kind in ("startupProbe", "readinessProbe", "livenessProbe")}
     assert paths == {
@@ -271,7 +273,7 @@ def test_no_probe_of_a_running_pod_asks_whether_the_whole_server_is_ready_B18_B1
 
 
 @pytest.mark.parametrize("tensor_parallel", [1, 4])
-def test_shared_memory_is_mounted_where_triton_runs_and_fits_its_memory_B44(
+def test_shared_memory_is_mounted_where_triton_runs_and_fits_its_memory_b44(
     project: Path, tensor_parallel: int
 ) -> None:
     settings = settings_of(
@@ -316,7 +318,8 @@ def test_maintenance_takes_one_replica_of_a_model_at_a_time(project: Path) -> No
 def test_nobody_talks_to_anybody_but_who_is_named(project: Path) -> None:
     triton = {"matchLabels": {"app.kubernetes.io/component": "triton"}}
     serving = [{"protocol": "TCP", "port": 8000}, {"protocol": "TCP", "port": 8001}]
-    specs = {one["metadata"]["name"]: one["spec"] for one in network.policies(settings_of(project).serving)}
+    serving_settings = settings_of(project, serving={"client_cidrs": ["198.18.0.0/15"]}).serving
+    specs = {one["metadata"]["name"]: one["spec"] for one in network.policies(serving_settings)}
     assert specs == {
         "deny-all": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": []},
         "dns": {
@@ -346,9 +349,7 @@ def test_nobody_talks_to_anybody_but_who_is_named(project: Path) -> None:
                     "ports": serving,
                 },
                 {
-                    "from": [
-                        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
-                    ],
+                    "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
                     "ports": [{"protocol": "TCP", "port": 8002}],
                 },
             ],

@@ -1,0 +1,80 @@
+"""The wait for a Deployment's update, with the reason when it fails.
+
+Registers:
+- RolloutRun, which is done when every replica is new and available
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi import dynamic
+
+
+class RolloutFailed(Exception):  # noqa: N818 - a verdict, not a malfunction
+    """The update cannot succeed; the text says which pod failed and why."""
+
+
+class Waiter(dynamic.ResourceProvider):
+    """Waits in the engine's provider process. As of components.verification.Runner, the state holds its name alone."""
+
+    serialize_as_secret_always = False
+
+    def configure(self, req: dynamic.ConfigureRequest) -> None:  # noqa: ARG002 - the base's signature
+        """The engine shows what is raised with its traceback, which would bury the reason."""
+        import sys  # noqa: PLC0415
+
+        sys.tracebacklimit = 0
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
+        """Only another Deployment has another update to wait for."""
+        return dynamic.DiffResult(changes=_olds.get("digest") != _news.get("digest"))
+
+    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
+        return dynamic.CreateResult(props["deployment"], self._waited(props))
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.UpdateResult:
+        return dynamic.UpdateResult(self._waited(_news))
+
+    def _waited(self, props: dict[str, Any]) -> dict[str, Any]:
+        from services.verification import rollout  # noqa: PLC0415
+
+        verdict = rollout.run(
+            props["kubeconfig"],
+            props["namespace"],
+            props["deployment"],
+            props["deadline_s"],
+            # The engine shows what its providers print.
+            lambda line: print(line, flush=True),  # noqa: T201
+        )
+        if verdict.state == "failed":
+            raise RolloutFailed(f"{verdict.text}\nlook first at: kubectl -n {props['namespace']} {verdict.look}")
+        return {"digest": props["digest"]}
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutArgs:
+    """Which Deployment is waited for, and how long."""
+
+    namespace: str
+    deployment: str
+    deadline_s: int
+    digest: pulumi.Input[str]
+    """Of the Deployment: another one is waited for again."""
+    kubeconfig: pulumi.Input[str]
+
+
+class RolloutRun(dynamic.Resource, module="triton-fleet", name="Rollout"):
+    """One update that came to its end; it stands until the Deployment changes."""
+
+    def __init__(self, name: str, args: RolloutArgs, opts: pulumi.ResourceOptions) -> None:
+        inputs = {
+            "namespace": args.namespace,
+            "deployment": args.deployment,
+            "deadline_s": args.deadline_s,
+            "digest": args.digest,
+            "kubeconfig": args.kubeconfig,
+        }
+        super().__init__(Waiter(), name, inputs, opts)
