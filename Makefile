@@ -4,7 +4,7 @@ PY := .venv/bin/python
 STACK ?= local
 # STATE=<folder> keeps a cluster and its stack there instead of in .fleet: a second one beside the first.
 .DEFAULT_GOAL := help
-.PHONY: help up down test check preview verify images prepare bench settings clean
+.PHONY: help up down test check preview render preflight rehearse golden verify images prepare bench settings clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,17 +31,29 @@ check: .venv ## the quick part of the tests: lint, types, unit
 lint: .venv
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet .
-	@$(PY) -m mypy fleet components local services
+	@$(PY) -m mypy fleet components local services $(wildcard review rehearsal)
 	@.venv/bin/lint-imports --no-logo --quiet 2>/dev/null || .venv/bin/lint-imports
 
-preview: .venv ## the stack's plan (STACK=local), without a cluster
+preview: .venv ## the stack's plan (STACK=local, dev or prod), without a cluster and without an account
 	@$(PY) -m local $(if $(STATE),--state "$(STATE)") preview --stack "$(STACK)"
+
+render: .venv ## write the stack's whole plan to rendered/<stack>: resources, Helm values, manifests (STACK=local)
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") render --stack "$(STACK)"
+
+preflight: .venv ## what is wrong with a stack's settings and what may be, as a table (STACK=local)
+	@$(PY) -m local preflight --stack "$(STACK)"
+
+rehearse: .venv ## the whole program on this machine, AWS played: up, verify, destroy (STACK=prod); reports/rehearsal.json
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") rehearse --stack "$(STACK)"
+
+golden: .venv ## write the plans in tests/golden again; read the difference before you commit it
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") golden
 
 verify: .venv ## run the verification again (STACK=local): table, exit status, reports/verification.json
 	@$(PY) -m local $(if $(STATE),--state "$(STATE)") verify --stack "$(STACK)" $(if $(CLUSTER),--cluster "$(CLUSTER)")
 
-images: .venv ## build the images (EXPORT=<folder> writes their archives there)
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") images $(if $(EXPORT),--export "$(EXPORT)")
+images: .venv ## build the images (EXPORT=<folder> writes their archives there; PUSH=<registry> builds our programs' and pushes them)
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") images $(if $(EXPORT),--export "$(EXPORT)") $(if $(PUSH),--push "$(PUSH)") $(if $(BASE),--base "$(BASE)")
 
 prepare: .venv ## label, taint and patch nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (YES=1: do not ask)
 	@test -n "$(CLUSTER)" || { echo 'error: make prepare needs CLUSTER=<kubeconfig file>' >&2; exit 1; }

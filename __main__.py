@@ -14,10 +14,11 @@ from pulumi.runtime import config as runtime_config
 from components import access
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
 from components.model_store import ModelStore, ModelStoreArgs
+from components.place import Place
 from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
 from components.triton_fleet import TritonFleet, TritonFleetArgs
 from components.verification import Verification, VerificationArgs
-from fleet import known_answers, model_repository, names, outputs, preflight, settings
+from fleet import cost, known_answers, model_repository, names, outputs, preflight, settings
 from fleet.faults import Refused
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Admitted:
     settings: Settings
     folders: dict[str, ModelFolder]
     cases: dict[str, object]
-    kubeconfig: pulumi.Input[str]
+    kubeconfig: pulumi.Input[str] | None
+    """Of a cluster that is reached by one; None where AWS tells how its cluster is reached."""
 
 
 def admit() -> Admitted:
@@ -57,16 +59,23 @@ def _admit() -> Admitted:
         known, faults = known_answers.read(folders[model.name])
         refusals += faults
         cases[model.name] = known.model_dump(mode="json")["cases"] if known else []
-    asked = access.access(PROJECT, stack.cluster.kubeconfig, os.environ.get(access.CLUSTER_VARIABLE))
+    override = os.environ.get(access.CLUSTER_VARIABLE)
+    asked = None
+    if stack.cluster.source == "kubeconfig":
+        asked = access.access(PROJECT, stack.cluster.kubeconfig, override)
+    elif override:
+        refusals.append(access.unused(override))
     kubeconfig = None
     try:
-        kubeconfig = access.read(asked, preview=pulumi.runtime.is_dry_run())
+        kubeconfig = None if asked is None else access.read(asked, preview=pulumi.runtime.is_dry_run())
     except Refused as refused:
         refusals += refused.faults
     if refusals:
         raise Refused(refusals)
     for warning in verdict.warnings:
         pulumi.log.warn(str(warning))
+    if asked is None:
+        return Admitted(stack, folders, cases, None)
     if kubeconfig is None:
         pulumi.log.warn(f"{asked.path.name} is not there yet: this is the plan of a first update")
     return Admitted(stack, folders, cases, _unknown() if kubeconfig is None else kubeconfig)
@@ -83,21 +92,45 @@ def _unknown() -> pulumi.Output[str]:
     return pulumi.Output(set(), value, known, secret)
 
 
+def place(stack: Settings, kubeconfig: pulumi.Input[str] | None) -> Place:
+    """The cluster that the settings name, found or made, with what it stands on."""
+    if kubeconfig is not None:
+        return Place(GpuCluster("cluster", GpuClusterArgs(kubeconfig)))
+    from components import aws_place  # noqa: PLC0415 - AWS' classes are loaded only by stacks that are in AWS
+
+    return aws_place.of(stack)
+
+
 def main() -> None:
     """The stack."""
     admitted = admit()
     stack = admitted.settings
 
-    cluster = GpuCluster("cluster", GpuClusterArgs(admitted.kubeconfig))
+    ground = place(stack, admitted.kubeconfig)
+    cluster = ground.cluster
     serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
     store = ModelStore(
         names.STORE_NAME,
-        ModelStoreArgs(stack, admitted.folders, FILL_PROGRAM.read_text(), cluster.provider, serving.namespace),
+        ModelStoreArgs(
+            settings=stack,
+            folders=admitted.folders,
+            program=FILL_PROGRAM.read_text(),
+            provider=cluster.provider,
+            namespace=serving.namespace,
+            handle=ground.handle,
+            mountable=ground.mountable,
+        ),
     )
     fleet = TritonFleet(
         "fleet",
         TritonFleetArgs(
-            stack, admitted.folders, store.filled, cluster.provider, cluster.kubeconfig, serving.namespace
+            settings=stack,
+            folders=admitted.folders,
+            filled=store.filled,
+            provider=cluster.provider,
+            kubeconfig=cluster.kubeconfig,
+            namespace=serving.namespace,
+            after=ground.after,
         ),
     )
     proof = Verification(
@@ -119,7 +152,7 @@ def main() -> None:
     pulumi.export("verification", proof.report)
     pulumi.export("skus", outputs.skus(stack))
     pulumi.export("grafana", None)
-    pulumi.export("cost", None)
+    pulumi.export("cost", cost.output(stack))
 
 
 main()

@@ -94,6 +94,17 @@ def _inlined(values: dict[str, Any], part: str, folder: Path) -> dict[str, Any]:
     return values
 
 
+def unused(override: str) -> Fault:
+    """A file that was named for a stack whose cluster is not reached by one."""
+    return Fault(
+        CLUSTER_VARIABLE,
+        override,
+        "nothing, unless cluster.source is kubeconfig",
+        "the stack's settings say how its cluster is had; this file would be ignored in silence",
+        "unset it, or take a stack whose cluster.source is kubeconfig",
+    )
+
+
 def _missing(asked: Access) -> Fault:
     return Fault(
         asked.setting,

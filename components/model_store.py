@@ -1,7 +1,7 @@
 """The store that the models' files are kept in, and what fills it.
 
 Registers:
-- PersistentVolume and PersistentVolumeClaim
+- PersistentVolume and PersistentVolumeClaim; a StorageClass for one on EFS
 - ConfigMap of the program that fills the store
 - per model: ConfigMap of its files, Job that copies them into the store
 """
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, PersistentVolume, PersistentVolumeClaim
+from pulumi_kubernetes.storage.v1 import StorageClass
 
 from components.registration import MESSAGE_MARGIN_S, REPLACE_UNREADY, identity, register, seconds
 from fleet import store, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pulumi_kubernetes as kubernetes
 
@@ -38,6 +39,10 @@ class ModelStoreArgs:
     """Text of the program that fills the store."""
     provider: kubernetes.Provider
     namespace: pulumi.Resource
+    handle: pulumi.Input[str] | None = None
+    """Of the file system, where the store is on one."""
+    mountable: Sequence[pulumi.Resource] = ()
+    """What a mount of the file system needs; it goes after the last pod that mounts it."""
 
 
 class ModelStore(pulumi.ComponentResource):
@@ -61,9 +66,11 @@ class ModelStore(pulumi.ComponentResource):
 
     def _claim_volume(self) -> PersistentVolumeClaim:
         settings, namespace = self._args.settings, self._args.namespace
-        volume_manifest, claim_manifest = store.volume(settings), store.claim(settings)
+        volume_manifest, claim_manifest = store.volume(settings, self._args.handle), store.claim(settings)
         drained = max(workload.grace_s(model) for model in settings.models) + MESSAGE_MARGIN_S
-        volume = register(PersistentVolume, volume_manifest, self._child(namespace))
+        volume = register(
+            PersistentVolume, volume_manifest, self._child(namespace, *self._args.mountable, *self._storage_class())
+        )
         claim = register(
             PersistentVolumeClaim,
             claim_manifest,
@@ -75,6 +82,11 @@ class ModelStore(pulumi.ComponentResource):
         )
         self.identities += [identity(volume, volume_manifest), identity(claim, claim_manifest)]
         return claim
+
+    def _storage_class(self) -> list[pulumi.Resource]:
+        if self._args.handle is None:
+            return []
+        return [register(StorageClass, store.storage_class(self._args.settings), self._child(self._args.namespace))]
 
     def _ship_program(self) -> ConfigMap:
         manifest = store.program(self._args.settings, self._args.program)

@@ -57,8 +57,12 @@ def identity(resource: Any, manifest: Manifest) -> pulumi.Output[str]:  # noqa: 
 
     The count matters when an update failed half-way and is taken back: its manifest is the old one, the object not.
     """
-    said = f"{manifest['kind']}/{manifest['metadata']['name']}/{pods.digest(manifest)}"
-    counted: pulumi.Output[str] = resource.metadata.apply(lambda known: f"{said}/{known.uid}/{known.generation}")
+    said = pulumi.Output.from_input(manifest).apply(
+        # A manifest may hold what is known only later: the file system behind a volume.
+        lambda known: f"{known['kind']}/{known['metadata']['name']}/{pods.digest(known)}"
+    )
+    count = resource.metadata.apply(lambda known: f"{known.uid}/{known.generation}")
+    counted: pulumi.Output[str] = pulumi.Output.concat(said, "/", count)
     return counted
 
 

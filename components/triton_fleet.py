@@ -20,7 +20,7 @@ from components.triton_sku import TritonSku, TritonSkuArgs
 from fleet import names, network, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pulumi_kubernetes as kubernetes
 
@@ -40,6 +40,8 @@ class TritonFleetArgs:
     provider: kubernetes.Provider
     kubeconfig: pulumi.Input[str]
     namespace: pulumi.Resource
+    after: Sequence[pulumi.Resource] = ()
+    """What else pods need to become Ready: what brings their nodes."""
 
 
 class TritonFleet(pulumi.ComponentResource):
@@ -88,7 +90,8 @@ class TritonFleet(pulumi.ComponentResource):
 
     def _register_skus(self, model: ModelSettings, policies: list[NetworkPolicy]) -> None:
         """One SKU after the other, each when the one before is Ready: a bad update ends at the first."""
-        after: list[pulumi.Resource] = [self._args.namespace, self._args.filled[model.name], *policies]
+        args = self._args
+        after: list[pulumi.Resource] = [args.namespace, args.filled[model.name], *policies, *args.after]
         for placement in model.placements:
             sku = TritonSku(
                 names.deployment_name(model.name, placement.sku),

@@ -82,7 +82,7 @@ class VerificationRun(dynamic.Resource, module="triton-fleet", name="Verificatio
         opts: pulumi.ResourceOptions,
     ) -> None:
         inputs = {
-            "plan": order.plan.model_dump_json(),
+            "plan": order.plan.dump(),
             "config_map": order.config_map,
             "digest": digest,
             "kubeconfig": kubeconfig,

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeGuard, Union, get_args, get_origin
 
 from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import Tag
 from pydantic_core import PydanticUndefined
 
-from fleet.schema import Form, Model, Settings
+from fleet.schema import Choice, Form, Model, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pydantic.fields import FieldInfo
 
@@ -27,24 +28,101 @@ class Place:
     names: tuple[str, ...]
 
 
-def at(loc: Sequence[int | str]) -> Place | None:
-    """The place at `loc` (names of settings, keys of maps, indices of lists); nothing where there is none."""
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds that a setting may be of: their types by tag, and what tells them apart, where that is a choice."""
+
+    choice: Choice | None
+    options: Mapping[str, object]
+
+    @property
+    def titled(self) -> list[tuple[str, object]]:
+        """The kinds with their names for people."""
+        titles = self.choice.titles if self.choice else tuple(self.options)
+        return list(zip(titles, self.options.values(), strict=True))
+
+
+def kinds(annotation: object, metadata: Iterable[object] = ()) -> Kinds | None:
+    """The kinds of a type that is one of several; nothing for a type that is one."""
+    found = [*metadata]
+    if get_origin(annotation) is Annotated:
+        annotation, *more = get_args(annotation)
+        found += more
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return None
+    options = [option for option in get_args(annotation) if option is not types.NoneType]
+    if len(options) == 1:
+        return kinds(options[0], found)
+    tagged = {next(item.tag for item in get_args(option) if isinstance(item, Tag)): option for option in options}
+    return Kinds(next((item for item in found if isinstance(item, Choice)), None), tagged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Where a walk through the settings has come; `part` is the last one of its path, which may be a kind's tag."""
+
+    part: int | str
+    is_tag: bool
+    annotation: object
+    metadata: Sequence[object]
+    why: str
+
+
+def _walk(loc: Sequence[int | str]) -> Iterator[_Step]:
+    """The steps to `loc`, as far as there are such settings."""
     annotation: object = Settings
     metadata: Sequence[object] = ()
-    why = "settings are found by their names"
+    why = ""
     for part in loc:
+        several = kinds(annotation, metadata)
+        if several is not None:
+            if part not in several.options:
+                return
+            annotation, metadata = several.options[str(part)], ()
+            yield _Step(part, is_tag=True, annotation=annotation, metadata=metadata, why=why)
+            continue
         inner = bare(annotation)
         if is_model(inner):
             field = inner.model_fields.get(str(part))
             if field is None:
-                return None
+                return
             annotation, metadata, why = field.annotation, field.metadata, reason(field)
         elif get_origin(inner) in (tuple, Mapping) and get_args(inner):
             annotation, metadata = get_args(inner)[0 if get_origin(inner) is tuple else 1], ()
         else:
-            return None
-    inner = bare(annotation)
-    return Place(words(annotation, metadata), why, tuple(inner.model_fields) if is_model(inner) else ())
+            return
+        yield _Step(part, is_tag=False, annotation=annotation, metadata=metadata, why=why)
+
+
+def at(loc: Sequence[int | str]) -> Place | None:
+    """The place at `loc` (names of settings, tags of kinds, keys of maps, indices of lists); nothing where none is."""
+    steps = list(_walk(loc))
+    if len(steps) < len(loc):
+        return None
+    last = (
+        steps[-1]
+        if steps
+        else _Step("", is_tag=False, annotation=Settings, metadata=(), why="settings are found by their names")
+    )
+    inner = bare(last.annotation)
+    several = kinds(last.annotation, last.metadata)
+    return Place(
+        words(last.annotation, last.metadata),
+        last.why,
+        tuple(inner.model_fields) if several is None and is_model(inner) else (),
+    )
+
+
+def kinds_at(loc: Sequence[int | str]) -> Kinds | None:
+    """The kinds that the setting at `loc` may be of."""
+    steps = list(_walk(loc))
+    return kinds(steps[-1].annotation, steps[-1].metadata) if steps and len(steps) == len(loc) else None
+
+
+def untagged(loc: Sequence[int | str]) -> tuple[int | str, ...]:
+    """A location as a person writes it: without the tags of kinds."""
+    steps = list(_walk(loc))
+    return (*(step.part for step in steps if not step.is_tag), *loc[len(steps) :])
 
 
 def accepts(field: FieldInfo) -> str:
@@ -78,7 +156,9 @@ def words(annotation: object, metadata: Iterable[object] = ()) -> str:  # noqa: 
     options = [option for option in get_args(annotation) if option is not types.NoneType]
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
-        return f"{words(options[0], found)}, or nothing"
+        several = kinds(annotation, found)
+        nothing = ", or nothing" if types.NoneType in get_args(annotation) else ""
+        return f"{words(options[0], found) if several is None else _either(several)}{nothing}"
     form = next((item.text for item in found if isinstance(item, Form)), None)
     if form is not None:
         return form
@@ -90,6 +170,8 @@ def words(annotation: object, metadata: Iterable[object] = ()) -> str:  # noqa: 
         return f"an object{_length(found)}, each name {words(options[0])}, each value {words(options[1])}"
     if is_model(annotation):
         return f"an object with {_parts(annotation)}"
+    if annotation is bool:
+        return "true or false"
     kind = {int: "a whole number", float: "a number"}[annotation]  # type: ignore[index]
     low, high = _bound(found, Ge, "ge"), _bound(found, Le, "le")
     return f"{kind} from {low} to {high}"
@@ -108,9 +190,20 @@ def is_model(annotation: object) -> TypeGuard[type[Model]]:
     return isinstance(annotation, type) and issubclass(annotation, Model)
 
 
-def _parts(model: type[Model]) -> str:
-    required = ", ".join(name for name, field in model.model_fields.items() if is_required(field))
-    optional = ", ".join(name for name, field in model.model_fields.items() if not is_required(field))
+def _either(several: Kinds) -> str:
+    if several.choice is None:
+        return ", or ".join(words(option) for option in several.options.values())
+    found = []
+    for title, option in several.titled:
+        inner = bare(option)
+        found.append(f"{title} with {_parts(inner, several.choice.field)}" if is_model(inner) else title)
+    return f"an object of {' | of '.join(found)}"
+
+
+def _parts(model: type[Model], but: str | None = None) -> str:
+    fields = {name: field for name, field in model.model_fields.items() if name != but}
+    required = ", ".join(name for name, field in fields.items() if is_required(field))
+    optional = ", ".join(name for name, field in fields.items() if not is_required(field))
     return "; ".join(part for part in (required, optional and f"optional {optional}") if part)
 
 

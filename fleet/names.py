@@ -82,6 +82,11 @@ def namespace(environment: str) -> str:
     return f"triton-{environment}"
 
 
+def cluster(environment: str) -> str:
+    """Name of the cluster that a stack makes."""
+    return f"{PART_OF}-{environment}"
+
+
 def deployment_name(model: str, sku: str) -> str:
     return f"{model}-{sku}"
 

@@ -10,11 +10,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from fleet import capacity, model_repository, names, workload
+from fleet import capacity, model_repository, names, own_images, preflight_cloud, preflight_memory, workload
 from fleet.faults import Fault, Refused, shown
-from fleet.schema import Model, ModelSettings, Settings, Sku, Verification, gpus_per_replica
+from fleet.schema import (
+    Cluster,
+    Images,
+    Model,
+    ModelSettings,
+    Serving,
+    Settings,
+    Sku,
+    Store,
+    Verification,
+    gpus_per_replica,
+    of_environment,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +36,13 @@ if TYPE_CHECKING:
 RUNTIMES_OF_LOCAL: Final = frozenset({"python", "native"})
 """Runtimes that the image of CPU-only Triton has."""
 
+RUNTIMES_PREPARED: Final = frozenset({"tensorrt_llm", "llmapi", "vllm"})
+"""Runtimes whose model is prepared on the GPUs that serve it, so that nobody knows its answers beforehand."""
+
 _Part = TypeVar("_Part", bound=Model)
+_Kind = TypeVar("_Kind")
+_CLUSTER: Final[TypeAdapter[Cluster]] = TypeAdapter(Cluster)  # type: ignore[arg-type] # a union has no type of its own
+_STORE: Final[TypeAdapter[Store]] = TypeAdapter(Store)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +61,10 @@ class Draft:
     skus: Mapping[int, Sku]
     models: Mapping[int, ModelSettings]
     verification: Verification | None
+    cluster: Cluster | None
+    store: Store | None
+    images: Images | None
+    client_cidrs: tuple[str, ...]
     sku_names: tuple[tuple[int, str], ...]
     model_names: tuple[tuple[int, str], ...]
 
@@ -58,19 +80,29 @@ class Draft:
             skus=dict(enumerate(settings.skus)),
             models=dict(enumerate(settings.models)),
             verification=settings.verification,
+            cluster=settings.cluster,
+            store=settings.store,
+            images=settings.images,
+            client_cidrs=settings.serving.client_cidrs,
             sku_names=tuple((index, sku.name) for index, sku in enumerate(settings.skus)),
             model_names=tuple((index, model.name) for index, model in enumerate(settings.models)),
         )
 
     @classmethod
-    def of_raw(cls, values: Mapping[str, object]) -> Draft:
+    def of_raw(cls, raw: Mapping[str, object]) -> Draft:
+        values = of_environment(raw)
         environment = values.get("environment")
         verification = _parts(Verification, [values.get("verification", {})])
+        serving = _parts(Serving, [values.get("serving")]).get(0)
         return cls(
             environment=environment if isinstance(environment, str) else None,
             skus=_parts(Sku, values.get("skus")),
             models=_parts(ModelSettings, values.get("models")),
             verification=verification.get(0),
+            cluster=_one(_CLUSTER, values.get("cluster")),
+            store=_one(_STORE, values.get("store", {})),
+            images=_parts(Images, [values.get("images")]).get(0),
+            client_cidrs=serving.client_cidrs if serving is not None else (),
             sku_names=_names(values.get("skus")),
             model_names=_names(values.get("models")),
         )
@@ -78,7 +110,16 @@ class Draft:
 
 def check(settings: Settings, project: Path) -> Preflight:
     """The verdict over settings that loaded; `project` is the folder that `repository` settings are relative to."""
-    return Preflight(refusals(Draft.of(settings), project), tuple(_single_replicas(settings)))
+    draft = Draft.of(settings)
+    return Preflight(
+        refusals(draft, project),
+        (
+            *_single_replicas(settings),
+            *_unproved(draft, project),
+            *preflight_memory.warnings(draft),
+            *preflight_cloud.warnings(draft),
+        ),
+    )
 
 
 def refusals(draft: Draft, project: Path) -> tuple[Fault, ...]:
@@ -97,6 +138,9 @@ def refusals(draft: Draft, project: Path) -> tuple[Fault, ...]:
             for fault in _folder(f"models[{index}]", model, draft, project)
         ),
         *_deadlines(draft.verification),
+        *preflight_memory.refusals(draft),
+        *preflight_cloud.refusals(draft),
+        *_images(draft),
     )
 
 
@@ -108,6 +152,13 @@ def _parts(kind: type[_Part], raw: object) -> dict[int, _Part]:
         except ValidationError:
             continue
     return parts
+
+
+def _one(adapter: TypeAdapter[_Kind], raw: object) -> _Kind | None:
+    try:
+        return adapter.validate_python(raw)
+    except ValidationError:
+        return None
 
 
 def _names(raw: object) -> tuple[tuple[int, str], ...]:
@@ -331,14 +382,42 @@ def _folder(setting: str, model: ModelSettings, draft: Draft, project: Path) -> 
     yield from _version(setting, model, folder)
     yield from _backend(where, model, folder)
     yield from _kinds(where, model, folder, draft)
-    if folder.verification is None:
-        yield Fault(
-            where,
-            f"{model.repository}, without {model_repository.VERIFICATION_FILE}",
-            "a known input and its answer for each model",
-            "an update is proved by an inference whose answer was computed without Triton",
-            f"write {model.repository}/{model_repository.VERIFICATION_FILE}",
+    if folder.verification is None and model.runtime not in RUNTIMES_PREPARED:
+        yield _without_answers(
+            where, model, "an update is proved by an inference whose answer was computed without Triton"
         )
+
+
+def _without_answers(where: str, model: ModelSettings, why: str) -> Fault:
+    return Fault(
+        where,
+        f"{model.repository}, without {model_repository.VERIFICATION_FILE}",
+        "a known input and its answer for each model",
+        why,
+        f"write {model.repository}/{model_repository.VERIFICATION_FILE}",
+    )
+
+
+def _unproved(draft: Draft, project: Path) -> Iterator[Fault]:
+    """Models of which no answer is known; for some runtimes there is none before the model was prepared."""
+    for index, model in draft.models.items():
+        if model.runtime not in RUNTIMES_PREPARED:
+            continue
+        try:
+            folder = model_repository.read(project, model.repository)
+        except Refused:
+            continue
+        if folder.verification is None:
+            yield _without_answers(
+                f"models[{index}].repository",
+                model,
+                "until then an update proves that the model is ready, not that it answers rightly",
+            )
+
+
+def _images(draft: Draft) -> Iterator[Fault]:
+    if draft.environment is not None and draft.images is not None and draft.cluster is not None:
+        yield from own_images.refusals(draft.environment, draft.images, draft.cluster.source)
 
 
 def _version(setting: str, model: ModelSettings, folder: ModelFolder) -> Iterator[Fault]:

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, NoReturn, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from fleet import names
+from fleet import catalog, names
 
 GPUS_PER_NODE_MAX: Final = 16
 """AWS p2.16xlarge, the most GPUs of any EC2 instance: https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html"""
@@ -29,10 +40,33 @@ LOAD_TIMEOUT_MAX_S: Final = 7200
 WIDEST_IPV4_PREFIX: Final = 8
 WIDEST_IPV6_PREFIX: Final = 32
 
+ZONES_MIN: Final = 2
+"""EKS wants subnets in two zones: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"""
+ZONES_MAX: Final = 3
+DISK_MIN_GIB: Final = 20
+"""The disk that EKS gives a node by default: https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html"""
+DISK_MAX_GIB: Final = 16384
+"""The largest gp3 volume that a node boots from: https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volume-types.html"""
+EFS_PROVISIONED_MAX_MIBPS: Final = 3414
+"""https://docs.aws.amazon.com/efs/latest/ug/API_CreateFileSystem.html"""
+KEY_DELETION_MIN_DAYS: Final = 7
+KEY_DELETION_MAX_DAYS: Final = 30
+"""https://docs.aws.amazon.com/kms/latest/APIReference/API_ScheduleKeyDeletion.html"""
+PUBLIC_CIDRS_MAX: Final = 40
+"""https://docs.aws.amazon.com/eks/latest/userguide/service-quotas.html"""
+
 RESERVED_NAMESPACES: Final = frozenset({"default", names.NAMESPACE_SYSTEM, names.NAMESPACE_MONITORING})
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+){1,2}-[0-9]{1,2}")
+_ZONE = re.compile(rf"{_REGION.pattern}[a-z]")
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_]{0,99}")
+_INSTANCE_TYPE = re.compile(r"[a-z][-a-z0-9]*\.[a-z0-9-]+")
+_PRINCIPAL = re.compile(r"arn:aws(-cn|-us-gov)?:iam::[0-9]{12}:(role|user)/[-A-Za-z0-9_+=,.@/]+")
+_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}")
+_VPC = re.compile(r"vpc-[0-9a-f]{8,17}")
+_SUBNET = re.compile(r"subnet-[0-9a-f]{8,17}")
 _IMAGE = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:(?P<tag>[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -43,6 +77,8 @@ _TAINT_EFFECTS: Final = {
     "NO_EXECUTE": "NoExecute",
 }
 
+_UNNAMED: Final = "unnamed"
+
 FAULT_TYPE: Final = "fleet_fault"
 """The type of pydantic errors whose context already holds the limit, why and fix of a `fleet.faults.Fault`."""
 
@@ -52,6 +88,38 @@ class Form:
     """What a text must look like, in words; stands among the metadata of a type, for errors and the reference."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Stands among the metadata of a type that is one of several: what tells them apart, and what each is called.
+
+    `field` is the setting whose value chooses, or nothing where the settings that are there do. `titles` name the
+    kinds, in their order.
+    """
+
+    field: str | None
+    titles: tuple[str, ...]
+
+
+def _by(field: str, default: str | None = None) -> Discriminator:
+    """Chooses by the value of a setting."""
+
+    def tag(data: object) -> str | None:
+        value = data.get(field, default) if isinstance(data, Mapping) else getattr(data, field, default)
+        return value if value is None or isinstance(value, str) else repr(value)
+
+    return Discriminator(tag)
+
+
+def _by_presence(fields: Sequence[str], there: str, absent: str) -> Discriminator:
+    """Chooses by whether one of these settings is there."""
+
+    def tag(data: object) -> str:
+        found = any(field in data if isinstance(data, Mapping) else hasattr(data, field) for field in fields)
+        return there if found else absent
+
+    return Discriminator(tag)
 
 
 def _refuse(limit: str, why: str, fix: str) -> NoReturn:
@@ -159,6 +227,43 @@ def _cidr(text: str) -> str:
     return text
 
 
+def _public_cidr(text: str) -> str:
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError:
+        network = None
+    if network is None or network.prefixlen < WIDEST_IPV4_PREFIX:
+        _refuse(
+            f"an IPv4 range in CIDR form, host bits zero, no wider than /{WIDEST_IPV4_PREFIX}",
+            "whoever is in the range may try to enter the cluster; a wide-open range is never meant",
+            "name the range that your office, VPN or CI leaves from, an address alone as x.x.x.x/32",
+        )
+    return text
+
+
+def _vpc_cidr(text: str) -> str:
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError:
+        network = None
+    if network is None or not network.is_private:
+        _refuse(
+            "a private IPv4 range in CIDR form, host bits zero",
+            "nodes and pods have addresses of it, and addresses of others could then not be reached",
+            "name a range of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, for example 10.20.0.0/16",
+        )
+    return text
+
+
+def _matching(pattern: re.Pattern[str], limit: str, why: str, fix: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if pattern.fullmatch(text) is None:
+            _refuse(limit, why, fix)
+        return text
+
+    return AfterValidator(check)
+
+
 def whole(minimum: int, maximum: int, why: str, description: str, **more: Any) -> Any:  # noqa: ANN401 - as pydantic.Field
     """A bounded whole number. Strict: `"8"`, `8.5` and `true` are refused, not guessed at."""
     return setting(why, description, ge=minimum, le=maximum, strict=True, **more)
@@ -181,9 +286,95 @@ FilePath = Annotated[str, AfterValidator(_one_line), Form("a path")]
 Location = Annotated[str, AfterValidator(_one_line), Form("a URL, an OCI reference or a path")]
 Version = Annotated[str, AfterValidator(_one_line), Form("a version")]
 Cidr = Annotated[str, AfterValidator(_cidr), Form("an address range in CIDR form")]
+PublicCidr = Annotated[str, AfterValidator(_public_cidr), Form("an IPv4 range in CIDR form")]
+VpcCidr = Annotated[str, AfterValidator(_vpc_cidr), Form("a private IPv4 range in CIDR form")]
+Region = Annotated[
+    str,
+    _matching(
+        _REGION,
+        "the code of a region of AWS",
+        "everything of the stack is made there",
+        "name it as AWS does, for example us-east-1",
+    ),
+    Form("the code of a region of AWS"),
+]
+Zone = Annotated[
+    str,
+    _matching(
+        _ZONE,
+        "the name of an availability zone",
+        "a zone is a region's code and a letter",
+        "name it as AWS does, for example us-east-1a",
+    ),
+    Form("the name of an availability zone"),
+]
+ClusterName = Annotated[
+    str,
+    _matching(
+        _CLUSTER_NAME,
+        "1 to 100 letters, digits, '-' and '_', a letter or digit first",
+        "EKS accepts no other name: https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html",
+        "choose another name",
+    ),
+    Form("a name of a cluster of EKS"),
+]
+InstanceType = Annotated[
+    str,
+    _matching(
+        _INSTANCE_TYPE,
+        "the name of an EC2 instance type",
+        "nodes are instances of that type",
+        "name it as AWS does, for example g5.12xlarge",
+    ),
+    Form("the name of an EC2 instance type"),
+]
+PrincipalArn = Annotated[
+    str,
+    _matching(
+        _PRINCIPAL,
+        "the ARN of an IAM role or user",
+        "an access entry lets a principal of IAM in",
+        "write it in full, as arn:aws:iam::<account>:role/<name>",
+    ),
+    Form("the ARN of an IAM role or user"),
+]
+ReservationId = Annotated[
+    str,
+    _matching(
+        _RESERVATION,
+        "the id of a capacity reservation",
+        "nodes start in the capacity that it holds",
+        "write it as cr-…, as AWS shows it",
+    ),
+    Form("the id of a capacity reservation, cr-…"),
+]
+VpcId = Annotated[
+    str,
+    _matching(_VPC, "the id of a VPC", "the cluster is put there", "write it as vpc-…, as AWS shows it"),
+    Form("the id of a VPC, vpc-…"),
+]
+SubnetId = Annotated[
+    str,
+    _matching(_SUBNET, "the id of a subnet", "nodes are put there", "write it as subnet-…, as AWS shows it"),
+    Form("the id of a subnet, subnet-…"),
+]
+AddonVersion = Annotated[str, AfterValidator(_one_line), Form("a version of the add-on")]
+KubernetesVersion = Annotated[
+    str,
+    _matching(
+        re.compile(r"1\.[0-9]{2}"),
+        "a minor version of Kubernetes, as text",
+        "EKS names versions so",
+        "write it in quotes, as '1.34': YAML would read it as a number",
+    ),
+    Form("a minor version of Kubernetes"),
+]
 
 Environment = Literal["local", "dev", "prod"]
 Runtime = Literal["python", "native", "tensorrt_llm", "llmapi", "vllm"]
+LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
+AddonName = Literal["vpc-cni", "coredns", "kube-proxy", "eks-pod-identity-agent", "aws-efs-csi-driver"]
+Capacity = Literal["on_demand", "spot", "capacity_block"]
 
 
 class Model(BaseModel):
@@ -192,17 +383,172 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=False)
 
 
-class Cluster(Model):
-    """Where the fleet runs."""
+class KubeconfigCluster(Model):
+    """A cluster that exists, reached by a kubeconfig file."""
 
     source: Literal["kubeconfig"] = setting(
         "these are the ways to reach a cluster that this version knows",
-        "How the cluster is had: `kubeconfig` takes one that exists.",
+        "How the cluster is had: by a file.",
     )
     kubeconfig: FilePath = setting(
         "no ambient kubeconfig is ever used, so that an update cannot reach a cluster by accident",
         "The kubeconfig file, relative to the project's folder.",
     )
+
+
+class EksExistingCluster(Model):
+    """A cluster of EKS that exists, adopted by its name; nothing of it is made or changed."""
+
+    source: Literal["eks_existing"] = setting(
+        "these are the ways to reach a cluster that this version knows",
+        "How the cluster is had: it exists on EKS.",
+    )
+    name: ClusterName = setting("the cluster is found by its name", "Name of the cluster.")
+    region: Region = setting("the cluster is found in a region", "Region of the cluster.")
+
+
+class Admin(Model):
+    """An IAM principal that may enter the cluster."""
+
+    principal_arn: PrincipalArn = setting("an access entry is for a principal of IAM", "ARN of the role or user.")
+    policy: Literal["cluster_admin", "admin", "edit", "view"] = setting(
+        "these are EKS' access policies: "
+        "https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html",
+        "What the principal may do.",
+    )
+    namespaces: tuple[DnsLabel, ...] = setting(
+        "each is a namespace", "Where it may; `[]` for the whole cluster.", default=(), max_length=100
+    )
+
+
+class SystemNodes(Model):
+    """The nodes without GPU and taint that hold what serves the cluster."""
+
+    instance_type: InstanceType = setting(
+        "it is a type of the catalog", "Instance type of the nodes.", default="m7i.xlarge"
+    )
+    min: int = whole(1, 100, "CoreDNS and monitoring run there, always", "Fewest nodes.", default=2)
+    max: int = whole(1, 100, "CoreDNS and monitoring run there, always", "Most nodes.", default=4)
+    disk_gib: int = whole(
+        DISK_MIN_GIB, DISK_MAX_GIB, "images and logs need room", "Root volume of a node, GiB.", default=100
+    )
+
+
+class NewNetwork(Model):
+    """A VPC of the stack's own."""
+
+    vpc_cidr: VpcCidr = setting(
+        "each node and pod has an address of it; networks that meet must not overlap", "Address range of the VPC."
+    )
+    zones: Annotated[
+        Annotated[int, Ge(ZONES_MIN), Le(ZONES_MAX), Strict(), Tag("count")]
+        | Annotated[tuple[Zone, ...], MinLen(ZONES_MIN), MaxLen(ZONES_MAX), Tag("names")],
+        Discriminator(lambda value: "names" if isinstance(value, (list, tuple)) else "count"),
+    ] = setting(
+        "EKS wants two zones, and the layout of the addresses has room for three",
+        "Availability zones: how many, or which.",
+        default=2,
+    )
+    nat: Literal["single", "per_zone"] = setting(
+        "private nodes reach the internet through NAT gateways",
+        "One NAT gateway, or one per zone, so that the loss of a zone takes no other with it.",
+        default="single",
+    )
+
+
+class ExistingNetwork(Model):
+    """A VPC that exists."""
+
+    vpc_id: VpcId = setting("the cluster is put there", "The VPC.")
+    private_subnet_ids: tuple[SubnetId, ...] = setting(
+        "EKS wants subnets in two zones", "Subnets for nodes and pods.", min_length=ZONES_MIN, max_length=16
+    )
+    public_subnet_ids: tuple[SubnetId, ...] = setting(
+        "public load balancers are put there", "Subnets for public load balancers.", default=(), max_length=16
+    )
+
+
+Network = Annotated[
+    Annotated[NewNetwork, Tag("new")] | Annotated[ExistingNetwork, Tag("existing")],
+    _by_presence(("vpc_id", "private_subnet_ids"), "existing", "new"),
+    Choice(None, ("a new VPC", "an existing VPC")),
+]
+
+
+class EksCluster(Model):
+    """A cluster of EKS that the stack makes."""
+
+    source: Literal["eks"] = setting(
+        "these are the ways to reach a cluster that this version knows",
+        "How the cluster is had: the stack makes it on EKS.",
+    )
+    name: ClusterName = setting(
+        "two clusters of a region and account cannot share a name",
+        "Name of the cluster.",
+        derived="`triton-fleet-<environment>`",
+    )
+    region: Region = setting("everything of the stack is made there", "Region of the stack.")
+    kubernetes_version: KubernetesVersion = setting(
+        "EKS supports some versions, and add-ons fit one each", "Kubernetes version, minor.", default="1.34"
+    )
+    access: Literal["inside_vpc", "public"] = setting(
+        "the API endpoint is private: the first `up` from a machine outside of the VPC would make a cluster and then "
+        "not reach it. Say that it runs inside, or open the endpoint to ranges in public_cidrs",
+        "From where the API endpoint is reached: `inside_vpc`, or `public` too, by the ranges in `public_cidrs`.",
+    )
+    public_cidrs: tuple[PublicCidr, ...] = setting(
+        "whoever is in a range may try to enter the cluster; EKS takes at most 40",
+        "Ranges from which the public endpoint may be reached, with `access: public`.",
+        default=(),
+        max_length=PUBLIC_CIDRS_MAX,
+    )
+    admins: tuple[Admin, ...] = setting(
+        "who is not listed does not get in, but for whoever makes the cluster",
+        "Principals of IAM that may enter the cluster.",
+        default=(),
+        max_length=100,
+    )
+    log_types: tuple[LogType, ...] = setting(
+        "these are the control plane's logs",
+        "Logs of the control plane that are kept.",
+        default=get_args(LogType),
+        max_length=5,
+    )
+    log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731] = setting(
+        "CloudWatch keeps logs for some periods only: "
+        "https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html",
+        "How long they are kept, days.",
+        default=90,
+    )
+    system_nodes: SystemNodes = setting(
+        "CoreDNS and monitoring run somewhere", "Nodes for what serves the cluster.", default=SystemNodes()
+    )
+    network: Network = setting("nodes are in a network", "The network that the cluster is in.")
+    protect: bool = setting(
+        "a protected cluster is not deleted by a mistake",
+        "Whether the cluster can only be destroyed after its protection is taken away.",
+        derived="`true` in prod, else `false`",
+        strict=True,
+    )
+    key_deletion_days: int = whole(
+        KEY_DELETION_MIN_DAYS,
+        KEY_DELETION_MAX_DAYS,
+        "KMS waits so long, and without the key Secrets in backups are lost",
+        "Days from the destruction of the cluster until its key is gone.",
+        default=KEY_DELETION_MAX_DAYS,
+    )
+    addons: Mapping[AddonName, AddonVersion] = setting(
+        "add-ons are pinned", "Versions of EKS add-ons in place of the default ones, by name.", default={}, max_length=5
+    )
+
+
+Cluster = Annotated[
+    Annotated[KubeconfigCluster, Tag("kubeconfig")]
+    | Annotated[EksCluster, Tag("eks")]
+    | Annotated[EksExistingCluster, Tag("eks_existing")],
+    _by("source"),
+    Choice("source", ("source kubeconfig", "source eks", "source eks_existing")),
+]
 
 
 class Serving(Model):
@@ -235,12 +581,12 @@ class Serving(Model):
     )
 
 
-class Store(Model):
-    """Where the models' files are kept."""
+class HostPathStore(Model):
+    """A folder on the machine that all nodes share."""
 
     kind: Literal["host_path"] = setting(
         "these are the stores that this version knows",
-        "What holds the files: `host_path` is a folder on the machine that all nodes share.",
+        "What holds the files: a folder on the machine that all nodes share.",
         default="host_path",
     )
     path: NodePath = setting(
@@ -251,6 +597,67 @@ class Store(Model):
     size_gib: int = whole(
         1, 65536, "it is the size of the volume that the claim asks for", "Size of the volume, GiB.", default=10
     )
+
+
+class ElasticThroughput(Model):
+    """Throughput that follows the load, paid by what is read and written."""
+
+    mode: Literal["elastic"] = setting(
+        "these are EFS' modes that hold their rate", "Throughput follows the load.", default="elastic"
+    )
+
+
+class ProvisionedThroughput(Model):
+    """Throughput that is paid for whether it is used or not."""
+
+    mode: Literal["provisioned"] = setting("these are EFS' modes that hold their rate", "Throughput is fixed.")
+    mibps: int = whole(1, EFS_PROVISIONED_MAX_MIBPS, "EFS provisions no more", "Throughput, MiB per second.")
+
+
+Throughput = Annotated[
+    Annotated[ElasticThroughput, Tag("elastic")] | Annotated[ProvisionedThroughput, Tag("provisioned")],
+    _by("mode", "elastic"),
+    Choice("mode", ("mode elastic", "mode provisioned")),
+]
+
+
+class EfsStore(Model):
+    """A file system of EFS."""
+
+    kind: Literal["efs"] = setting(
+        "these are the stores that this version knows", "What holds the files: a file system of EFS."
+    )
+    size_gib: int = whole(
+        1,
+        2**20,
+        "it is the size that the claim asks for, and that the cost is reckoned with; EFS itself grows as needed",
+        "Size of the volume, GiB.",
+        default=100,
+    )
+    throughput: Throughput = setting(
+        "replicas that start together read their weights together",
+        "How fast the file system is.",
+        default=ElasticThroughput(),
+    )
+    backup: bool = setting(
+        "weights and engines took time to make",
+        "Whether AWS Backup keeps daily copies.",
+        derived="`true` in prod, else `false`",
+        strict=True,
+    )
+    protect: bool = setting(
+        "a protected file system is not deleted by a mistake",
+        "Whether the file system is protected, and stays when the stack goes.",
+        derived="`true` in prod, else `false`",
+        strict=True,
+    )
+
+
+Store = Annotated[
+    Annotated[HostPathStore, Tag("host_path")] | Annotated[EfsStore, Tag("efs")],
+    _by("kind", "host_path"),
+    Choice("kind", ("kind host_path", "kind efs")),
+]
 
 
 class Taint(Model):
@@ -271,16 +678,81 @@ class NodeBounds(Model):
     max: int = whole(1, NODES_MAX, "a node group of EKS has at most that many nodes", "Most nodes.")
 
 
+class Instance(Model):
+    """The instances that are a SKU's nodes, where the stack makes them."""
+
+    instance_types: tuple[InstanceType, ...] = setting(
+        "a node group of EKS takes at most 20 types; all must have the same GPUs",
+        "Instance types of the nodes; several give the group more places to find capacity.",
+        min_length=1,
+        max_length=20,
+    )
+    capacity: Capacity = setting(
+        "these are EKS' ways to buy capacity",
+        "How the nodes are bought: `on_demand`, `spot` (cheaper, and taken back at two minutes' notice), or "
+        "`capacity_block` (reserved beforehand).",
+        default="on_demand",
+    )
+    capacity_reservation_id: ReservationId | None = setting(
+        "the capacity was reserved under it", "The reservation that nodes start in.", default=None
+    )
+    on_demand_floor: int = whole(
+        0,
+        NODES_MAX,
+        "so many nodes stay when AWS takes spot capacity back",
+        "Nodes bought on demand beside spot ones, part of `nodes`.",
+        default=0,
+    )
+    efa: bool = setting(
+        "instances without it have no such interface",
+        "Whether nodes get EFA interfaces, for models that span nodes.",
+        default=False,
+        strict=True,
+    )
+    placement_group: bool = setting(
+        "nodes close to one another answer one another sooner",
+        "Whether nodes are placed close to one another, in one zone.",
+        default=False,
+        strict=True,
+    )
+    zone: Zone | None = setting(
+        "reserved capacity is in one zone", "The zone that nodes are in. Left out: all of the network's.", default=None
+    )
+    disk_gib: int = whole(
+        DISK_MIN_GIB,
+        DISK_MAX_GIB,
+        "an image of Triton with TensorRT-LLM is 20 GB packed and twice that unpacked, and two are there at an update",
+        "Root volume of a node, GiB.",
+        default=200,
+    )
+
+
 GPU_TAINTS: Final = ({"key": names.GPU_TAINT_KEY, "value": names.GPU_TAINT_VALUE, "effect": "NoSchedule"},)
+
+
+def _of_instance(raw: object) -> dict[str, object]:
+    """What the catalog knows of the first instance type that a SKU names."""
+    types = raw.get("instance_types") if isinstance(raw, Mapping) else None
+    first = types[0] if isinstance(types, (list, tuple)) and types else None
+    known = catalog.find(first) if isinstance(first, str) else None
+    if known is None or not known.gpus:
+        return {}
+    return {"gpus_per_node": known.gpus, **({"gpu_product": known.gpu_product} if known.gpu_product else {})}
 
 
 class Sku(Model):
     """One kind of node: a GPU model and how many of them, or no GPU."""
 
     name: DnsLabel = setting("it becomes part of the names of Deployments", "Name of the SKU.")
+    instance: Instance | None = setting(
+        "the stack makes nodes of it; on a cluster that exists the nodes are there already",
+        "The instances that are its nodes; with `cluster.source: eks` only, and there required.",
+        default=None,
+    )
     gpu_product: LabelValue | None = setting(
         "pods are bound to their SKU's nodes by the label nvidia.com/gpu.product, as GPU feature discovery writes it",
-        "GPU product, as GPU feature discovery writes it. Left out: nodes without a GPU.",
+        "GPU product, as GPU feature discovery writes it. Without one: nodes without a GPU.",
+        derived="none, and with an instance that of its type in the catalog",
         default=None,
         min_length=1,
     )
@@ -289,6 +761,7 @@ class Sku(Model):
         GPUS_PER_NODE_MAX,
         "no machine that this program knows has more",
         "GPUs of one node; 0 without a GPU.",
+        derived="0, and with an instance that of its type in the catalog",
         default=0,
     )
     nodes: NodeBounds = setting("a SKU needs bounds, or its cost has none", "How many nodes.")
@@ -311,7 +784,10 @@ class Sku(Model):
     @model_validator(mode="before")
     @classmethod
     def _gpu_defaults(cls, data: object) -> object:
-        if not isinstance(data, Mapping) or not isinstance(product := data.get("gpu_product"), str):
+        if not isinstance(data, Mapping):
+            return data
+        data = {**_of_instance(data.get("instance")), **data}
+        if not isinstance(product := data.get("gpu_product"), str):
             return data
         if _LABEL_NAME.fullmatch(product) is None:  # refused by its own field; not once more as a label
             return data
@@ -364,6 +840,61 @@ class Placement(Model):
 
     sku: DnsLabel = setting("it is the name of one of `skus`", "Name of the SKU.")
     replicas: ReplicaBounds = setting("a placement needs bounds, or its cost has none", "How many replicas.")
+
+
+class _Footprint(Model):
+    """How a model is run, as far as its memory follows from it."""
+
+    bytes_per_parameter: float = setting(
+        "from 4-bit to 32-bit weights", "Bytes of one weight.", ge=0.5, le=4, strict=True, default=2.0
+    )
+    kv_bytes: float = setting(
+        "from 4-bit to 32-bit caches", "Bytes of one number in the KV cache.", ge=0.5, le=4, strict=True, default=2.0
+    )
+    sequence: int = whole(
+        1, 2**24, "the KV cache of one sequence must fit", "Longest sequence, input and output, tokens."
+    )
+    batch: int = whole(1, 4096, "each sequence in work has a KV cache", "Sequences in work at once.", default=1)
+    step_tokens: int = whole(
+        1,
+        2**20,
+        "activations are as many as tokens go through the layers at once",
+        "Most tokens of one step (`max_num_tokens` of TensorRT-LLM).",
+        default=8192,
+    )
+
+
+class NamedWeights(_Footprint):
+    """A model whose measures the catalog knows."""
+
+    named: DnsLabel = setting("it is the name of a model in the catalog", "Name of the model in the catalog.")
+
+
+class OwnWeights(_Footprint):
+    """A model by its measures, which its `config.json` has."""
+
+    parameters_b: float = setting(
+        "no model is outside of it", "Parameters, thousand millions.", ge=0.001, le=10000, strict=True
+    )
+    layers: int = whole(1, 1000, "no model is outside of it", "Layers (`num_hidden_layers`).")
+    hidden: int = whole(1, 2**20, "no model is outside of it", "Width of a layer (`hidden_size`).")
+    intermediate: int = whole(1, 2**20, "no model is outside of it", "Width inside a layer (`intermediate_size`).")
+    vocabulary: int = whole(1, 2**24, "no model is outside of it", "Size of the vocabulary (`vocab_size`).")
+    kv_heads: int = whole(1, 1024, "no model is outside of it", "Heads of keys and values (`num_key_value_heads`).")
+    head_dim: int = whole(1, 4096, "no model is outside of it", "Width of a head (`head_dim`).")
+    max_sequence: int = whole(
+        1,
+        2**24,
+        "the model was made for no longer sequence",
+        "Longest sequence of the model itself, tokens (`max_position_embeddings`).",
+    )
+
+
+Weights = Annotated[
+    Annotated[NamedWeights, Tag("named")] | Annotated[OwnWeights, Tag("own")],
+    _by_presence(("named",), "named", "own"),
+    Choice(None, ("by name", "by measures")),
+]
 
 
 class ModelSettings(Model):
@@ -419,8 +950,13 @@ class ModelSettings(Model):
     resources: Resources = setting(
         "pods ask for what they need", "What one replica asks for, beside GPUs.", default=Resources()
     )
+    weights: Weights | None = setting(
+        "what does not fit into the GPUs' memory cannot be loaded",
+        "The model's measures, by which preflight reckons its memory. Left out: nothing is reckoned.",
+        default=None,
+    )
     placements: tuple[Placement, ...] = setting(
-        "a model without a placement is not served", "The SKUs that serve the model.", min_length=1, max_length=32
+        "a model without a placement is not served", "The SKUs that serve the model.", min_length=1, max_length=64
     )
 
     @model_validator(mode="before")
@@ -444,6 +980,24 @@ class Images(Model):
     tools: ImageRef = setting(
         "it is the image that fills the store and verifies",
         "An image with Python 3 and tritonclient, for the fleet's own Jobs.",
+    )
+    model_store: ImageRef | None = setting(
+        "the program is mounted, so NVIDIA's image of tools will do",
+        "Image of ours that fills the store, as `make images PUSH=<registry>` prints it.",
+        derived="`images.tools`",
+        default=None,
+    )
+    verification: ImageRef | None = setting(
+        "the program is mounted, so NVIDIA's image of tools will do",
+        "Image of ours that verifies, as `make images PUSH=<registry>` prints it.",
+        derived="`images.tools`",
+        default=None,
+    )
+    ecr: bool = setting(
+        "a cluster's account may hold the images that it runs",
+        "Whether the stack makes ECR repositories for images of ours in the cluster's account.",
+        default=False,
+        strict=True,
     )
     pull_policy: Literal["IfNotPresent", "Never"] = setting(
         "pinned images never change, so none needs to be pulled always",
@@ -477,6 +1031,7 @@ class Charts(Model):
         "it replaces the repository and version of a chart by name",
         "Charts in place of the default ones, by name.",
         default={},
+        max_length=64,
     )
 
 
@@ -497,9 +1052,11 @@ class Settings(Model):
     serving: Serving = setting(
         "models are served somewhere", "The serving namespace, and who may call it.", derived="its defaults"
     )
-    store: Store = setting("models' files are kept somewhere", "Where the models' files are kept.", default=Store())
+    store: Store = setting(
+        "models' files are kept somewhere", "Where the models' files are kept.", default=HostPathStore()
+    )
     skus: tuple[Sku, ...] = setting(
-        "a fleet without nodes serves nothing", "The kinds of node.", min_length=1, max_length=32
+        "a fleet without nodes serves nothing", "The kinds of node.", min_length=1, max_length=64
     )
     models: tuple[ModelSettings, ...] = setting(
         "a fleet without models serves nothing", "The models that are served.", min_length=1, max_length=64
@@ -512,15 +1069,8 @@ class Settings(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _namespace_default(cls, data: object) -> object:
-        if not isinstance(data, Mapping):
-            return data
-        serving = data.get("serving", {})
-        if not isinstance(serving, Mapping) or "namespace" in serving:
-            return data
-        environment = data.get("environment")
-        known = environment if isinstance(environment, str) and environment in get_args(Environment) else "unnamed"
-        return {**data, "serving": {**serving, "namespace": names.namespace(known)}}
+    def _environment_defaults(cls, data: object) -> object:
+        return of_environment(data) if isinstance(data, Mapping) else data
 
     def sku(self, name: str) -> Sku:
         """The SKU of that name, which preflight has seen to exist."""
@@ -530,3 +1080,26 @@ class Settings(Model):
 def gpus_per_replica(model: ModelSettings, sku: Sku) -> int:
     """GPUs that one replica of the model asks for on the SKU; none on a SKU without GPUs."""
     return model.gpus if sku.gpus_per_node else 0
+
+
+def of_environment(values: Mapping[str, object]) -> dict[str, object]:
+    """Raw settings with the defaults that follow from the environment: names, and protection in prod."""
+    environment = values.get("environment")
+    known = environment if isinstance(environment, str) and environment in get_args(Environment) else _UNNAMED
+    lasting = known == "prod"
+    defaults: dict[str, dict[str, object]] = {"serving": {"namespace": names.namespace(known)}}
+    if _says(values, "cluster", "source", "eks"):
+        defaults["cluster"] = {"name": names.cluster(known), "protect": lasting}
+    if _says(values, "store", "kind", "efs"):
+        defaults["store"] = {"backup": lasting, "protect": lasting}
+    found = dict(values)
+    for name, default in defaults.items():
+        given = values.get(name, {})
+        if isinstance(given, Mapping):
+            found[name] = {**default, **given}
+    return found
+
+
+def _says(values: Mapping[str, object], name: str, key: str, value: str) -> bool:
+    given = values.get(name)
+    return isinstance(given, Mapping) and given.get(key) == value

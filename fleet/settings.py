@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
+    from fleet.description import Kinds
+
 __all__ = [
     "Chart",
     "Charts",
@@ -117,7 +119,10 @@ def _decoded(raw: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Fa
 
 
 def _fault(loc: tuple[int | str, ...], kind: str, value: object, detail: ErrorDetails | None = None) -> Fault:
-    setting, got = path_text(tuple(part for part in loc if part != "[key]")), shown(value)
+    several = description.kinds_at(loc) if kind.startswith("union_tag") else None
+    if several is not None and several.choice is not None and several.choice.field and isinstance(value, Mapping):
+        return _unchosen(loc, several, several.choice.field, value)
+    setting, got = path_text(description.untagged(tuple(part for part in loc if part != "[key]"))), shown(value)
     if kind == FAULT_TYPE and detail is not None:
         context = detail["ctx"]
         return Fault(setting, got, context["limit"], context["why"], context["fix"])
@@ -129,6 +134,19 @@ def _fault(loc: tuple[int | str, ...], kind: str, value: object, detail: ErrorDe
     if kind == "missing":
         return Fault(setting, "nothing", place.accepts, place.why, f"add it; {fix}")
     return Fault(setting or names.CONFIG_NAMESPACE, got, place.accepts, place.why, f"correct it; {fix}")
+
+
+def _unchosen(loc: tuple[int | str, ...], several: Kinds, field: str, value: Mapping[str, object]) -> Fault:
+    """What tells kinds apart is missing, or is none of them."""
+    chosen = value.get(field)
+    place = description.at((*loc, next(iter(several.options)), field))
+    return Fault(
+        path_text((*description.untagged(loc), field)),
+        shown(chosen),
+        f"one of {', '.join(several.options)}",
+        place.why if place else "",
+        f"{'add' if chosen is None else 'correct'} it; {_see(loc)}",
+    )
 
 
 def _unknown(setting: str, key: object, known: Sequence[str]) -> Fault:

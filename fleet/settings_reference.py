@@ -95,19 +95,30 @@ def _kind(field: FieldInfo) -> str:
     return "array" if get_origin(field.annotation) is tuple else "object"
 
 
-def _leaves(path: str, field: FieldInfo) -> Iterator[tuple[str, FieldInfo]]:
-    """The settings at and below a path that are no objects themselves, with their paths."""
+def _leaves(path: str, field: FieldInfo, title: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """The settings at and below a path that are no objects themselves, with their paths and the kinds they are of."""
+    several = description.kinds(field.annotation, field.metadata)
+    if several is not None and several.choice is not None:
+        for kind, option in several.titled:
+            yield from _below(path, option, kind)
+        return
     suffix, inner = "", description.bare(field.annotation)
     arguments = get_args(inner)
     if get_origin(inner) is tuple:
         suffix, inner = "[]", description.bare(arguments[0])
     elif get_origin(inner) is not Literal and arguments:
         suffix, inner = ".<name>", description.bare(arguments[1])
-    if not description.is_model(inner):
-        yield path, field
-        return
-    for name, part in inner.model_fields.items():
-        yield from _leaves(f"{path}{suffix}.{name}", part)
+    if several is None and description.is_model(inner):
+        yield from _below(f"{path}{suffix}", inner, title)
+    else:
+        yield f"`{path}`{f' ({title})' if title else ''}", field
+
+
+def _below(path: str, annotation: object, title: str) -> Iterator[tuple[str, FieldInfo]]:
+    model = description.bare(annotation)
+    if description.is_model(model):
+        for name, part in model.model_fields.items():
+            yield from _leaves(f"{path}.{name}", part, title)
 
 
 def _need(field: FieldInfo) -> str:
@@ -116,7 +127,7 @@ def _need(field: FieldInfo) -> str:
 
 def _row(path: str, field: FieldInfo) -> str:
     cells = [
-        f"`{path}`",
+        path,
         description.accepts(field),
         _default(field),
         str(field.description),
@@ -134,7 +145,9 @@ def _default(field: FieldInfo) -> str:
     default = field.default
     if isinstance(default, Model) or default in (None, (), {}, ""):
         return "none"
-    return f"`{default}`"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{', '.join(default) if isinstance(default, tuple) else default}`"
 
 
 if __name__ == "__main__":

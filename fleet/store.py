@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final
 
-from fleet import names, pods
+from fleet import aws_store, names, own_images, pods
 
 if TYPE_CHECKING:
     from fleet.model_repository import ModelFolder
@@ -35,8 +35,35 @@ def volume_name(settings: Settings) -> str:
     return f"{settings.serving.namespace}-{names.STORE_NAME}"
 
 
-def volume(settings: Settings) -> Manifest:
-    """The folder on the machine that all nodes share: retained, and for the one claim of the serving namespace."""
+def class_name(settings: Settings) -> str:
+    """The storage class; none for a folder, whose volume and claim find each other by name alone."""
+    return volume_name(settings) if settings.store.kind == "efs" else ""
+
+
+def storage_class(settings: Settings) -> Manifest:
+    """The class of the one volume on EFS. Nothing is made by it: the stack makes the access point itself."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": pods.metadata(class_name(settings), None, pods.labels("model-store", names.STORE_NAME)),
+        "provisioner": aws_store.DRIVER,
+        "reclaimPolicy": "Retain",
+        "volumeBindingMode": "Immediate",
+    }
+
+
+def volume(settings: Settings, handle: object = None) -> Manifest:
+    """What all nodes share: retained, and for the one claim of the serving namespace.
+
+    A folder on the machine, or a file system of EFS under its `handle`, which may be a value that is not known yet.
+    """
+    if settings.store.kind == "efs":
+        source: dict[str, object] = {
+            "mountOptions": list(aws_store.MOUNT_OPTIONS),
+            "csi": {"driver": aws_store.DRIVER, "volumeHandle": handle},
+        }
+    else:
+        source = {"hostPath": {"path": settings.store.path, "type": "Directory"}}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -45,7 +72,7 @@ def volume(settings: Settings) -> Manifest:
             "capacity": {"storage": f"{settings.store.size_gib}Gi"},
             "accessModes": ["ReadWriteMany"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",
+            "storageClassName": class_name(settings),
             "volumeMode": "Filesystem",
             "claimRef": {
                 "apiVersion": "v1",
@@ -53,7 +80,7 @@ def volume(settings: Settings) -> Manifest:
                 "namespace": settings.serving.namespace,
                 "name": names.STORE_NAME,
             },
-            "hostPath": {"path": settings.store.path, "type": "Directory"},
+            **source,
         },
     }
 
@@ -68,7 +95,7 @@ def claim(settings: Settings) -> Manifest:
         ),
         "spec": {
             "accessModes": ["ReadWriteMany"],
-            "storageClassName": "",
+            "storageClassName": class_name(settings),
             "volumeMode": "Filesystem",
             "volumeName": volume_name(settings),
             "resources": {"requests": {"storage": f"{settings.store.size_gib}Gi"}},
@@ -115,7 +142,7 @@ def fill_job(settings: Settings, folder: ModelFolder, program_name: str) -> Mani
     tmp_volume, tmp_mount = pods.scratch(SCRATCH_MIB)
     container = {
         "name": "fill",
-        "image": settings.images.tools,
+        "image": own_images.image(settings.images, own_images.MODEL_STORE),
         "imagePullPolicy": settings.images.pull_policy,
         "command": [
             "python3",

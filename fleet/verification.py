@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from fleet import names, pods
+from fleet import aws_addons, names, own_images, pods
 from fleet.schema import Images, Serving, gpus_per_replica
 from fleet.workload import node_labels, tolerations
 
@@ -32,6 +32,8 @@ JOB_MARGIN_S: Final = 30
 """A Job of a runner that died ends by itself this long after its deadline."""
 JOB_KEPT_S: Final = 60
 """An ended Job of a runner that died is removed after this long."""
+
+ADDON_WORKS: Final = "ACTIVE"
 
 RECORD_PREFIX: Final = "@check "
 """Marks the lines of the program's log that are results, one JSON object each."""
@@ -63,6 +65,14 @@ class ModelPlan(_Frozen):
     skus: tuple[SkuPlan, ...]
 
 
+class ManagedAddons(_Frozen):
+    """Add-ons that EKS keeps in the cluster."""
+
+    cluster: str
+    region: str
+    names: tuple[str, ...]
+
+
 class Plan(_Frozen):
     """All that verification needs to know; it travels as JSON in the ConfigMap, so that it can be run again."""
 
@@ -71,10 +81,19 @@ class Plan(_Frozen):
     deadline_s: int
     check_deadline_s: int
     models: tuple[ModelPlan, ...]
+    addons: ManagedAddons | None = None
+    unproved: tuple[str, ...] = ()
+    """Models without a known answer."""
 
     @property
     def namespace(self) -> str:
         return self.serving.namespace
+
+    def dump(self) -> str:
+        """As JSON, without what says nothing: a setting that is not verified must not make verification run again."""
+        images = {"model_store", "ecr", *({"verification"} if self.images.verification is None else ())}
+        empty = {key for key in ("addons", "unproved") if not getattr(self, key)}
+        return self.model_dump_json(exclude={"images": images, **dict.fromkeys(empty, True)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +172,24 @@ def plan(settings: Settings) -> Plan:
             )
             for model in settings.models
         ),
+        addons=_addons(settings),
     )
+
+
+def _addons(settings: Settings) -> ManagedAddons | None:
+    cluster = settings.cluster
+    if cluster.source != "eks":
+        return None
+    driver = (aws_addons.EFS_DRIVER,) if settings.store.kind == "efs" else ()
+    installed = (*aws_addons.BEFORE_NODES, *aws_addons.AFTER_NODES, *driver)
+    return ManagedAddons(cluster=cluster.name, region=cluster.region, names=installed)
 
 
 def config_map(settings: Settings, program: str, cases: Mapping[str, object]) -> Manifest:
     """The program, each model's known answers and the plan, under a name that follows their content."""
-    data = {PROGRAM: program, CASES: pods.canonical(cases), PLAN: plan(settings).model_dump_json()}
+    unproved = tuple(sorted(model for model, known in cases.items() if not known))
+    planned = plan(settings).model_copy(update={"unproved": unproved})
+    data = {PROGRAM: program, CASES: pods.canonical(cases), PLAN: planned.dump()}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -225,7 +256,34 @@ def placement(plan: Plan, found: Sequence[Pod], nodes: Sequence[Node], seconds: 
                     reason="; ".join(wrong) or good,
                 )
             )
+    return [*_products(plan, nodes, seconds), *results]
+
+
+def _products(plan: Plan, nodes: Sequence[Node], seconds: float) -> list[Result]:
+    """Per SKU whose nodes the stack made: each has the GPU product that the SKU was planned for, as it found it."""
+    planned = {
+        sku.name: sku.node_labels[names.NODE_GPU_PRODUCT_LABEL]
+        for model in plan.models
+        for sku in model.skus
+        if names.NODE_GPU_PRODUCT_LABEL in sku.node_labels
+    }
+    results = []
+    for sku, product in planned.items():
+        mine = {
+            node.name: node.labels.get(names.NODE_GPU_PRODUCT_LABEL)
+            for node in nodes
+            if node.labels.get(names.LABEL_SKU) == sku
+        }
+        wrong = [f"{node} has {found or 'no GPU product'}" for node, found in sorted(mine.items()) if found != product]
+        if mine:
+            reason = f"{', '.join(wrong)}, not {product}" if wrong else f"{len(mine)} with {product}"
+            results.append(Result(name=f"nodes/{sku}", ok=not wrong, seconds=seconds, reason=reason))
     return results
+
+
+def addon_result(addon: str, status: str, seconds: float) -> Result:
+    """An add-on works when EKS says that it is ACTIVE; else `status` is what it said, or why it could not be asked."""
+    return Result(name=f"addon/{addon}", ok=status == ADDON_WORKS, seconds=seconds, reason=status)
 
 
 def reader_nodes(plan: Plan, found: Sequence[Pod], nodes: Sequence[Node]) -> list[Node]:
@@ -270,7 +328,10 @@ def client_checks(plan: Plan, found: Sequence[Pod]) -> list[Check]:
             check(f"service/{model.name}/index/{protocol}", "index", host=shared, protocol=protocol, **served)
         for pod in known:
             check(f"replica/{pod.name}/version", "version", host=pod.address, protocol="http", **served)
-            check(f"replica/{pod.name}/answer", "answer", host=pod.address, protocol="grpc", **served)
+            if model.name not in plan.unproved:
+                check(f"replica/{pod.name}/answer", "answer", host=pod.address, protocol="grpc", **served)
+        if model.name in plan.unproved:
+            continue
         for protocol in ("http", "grpc"):
             check(f"service/{model.name}/answer/{protocol}", "answer", host=shared, protocol=protocol, **served)
         wanted = [sku.name for sku in model.skus]
@@ -290,7 +351,7 @@ def job(  # noqa: PLR0913 - what a Job is
     tmp_volume, tmp_mount = pods.scratch(SCRATCH_MIB)
     container = {
         "name": "verification",
-        "image": plan.images.tools,
+        "image": own_images.image(plan.images, own_images.VERIFICATION),
         "imagePullPolicy": plan.images.pull_policy,
         "command": ["python3", "-u", f"{MOUNT}/{PROGRAM}", *arguments],
         "env": [
@@ -359,11 +420,14 @@ def first_look(namespace: str, results: Sequence[Result]) -> str:
     bad = failed(results)
     if not bad:
         return ""
+    if bad[0].name.startswith("addon/"):
+        return f"kubectl -n {names.NAMESPACE_SYSTEM} get pods -o wide"
     kind, _, rest = bad[0].name.partition("/")
     subject, _, what = rest.partition("/")
     slices = "get endpointslices -o wide -l kubernetes.io/service-name="
     look = {
         "placement": f"describe pods -l {names.LABEL_MODEL}={subject},{names.LABEL_SKU}={what}",
+        "nodes": f"describe nodes -l {names.LABEL_SKU}={subject}",
         "store": f"describe pvc {names.STORE_NAME}",
         "replica": f"logs {subject}",
         "replicas": f"{slices}{names.headless_name(subject)}",

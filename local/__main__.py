@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import bench, commands, packages
+from local import bench, commands, packages, push, rehearse
 from local.cluster import topology
 from local.errors import LocalError
 from local.state import State, default_state
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,11 +29,17 @@ def _parser() -> argparse.ArgumentParser:
         parsed.add_argument(
             "--cluster", type=Path, help="kubeconfig file of a cluster to use instead of the embedded one"
         )
-    preview = command.add_parser("preview", help="pulumi preview without a cluster")
-    for parsed in (preview, verify):
+    preview = command.add_parser("preview", help="pulumi preview without a cluster and without an account")
+    render = command.add_parser("render", help="write the stack's plan to rendered/<stack>")
+    preflight = command.add_parser("preflight", help="what is wrong with a stack's settings, as a table")
+    rehearsal = command.add_parser("rehearse", help="the whole program on this machine, AWS played")
+    for parsed in (preview, render, preflight, rehearsal, verify):
         parsed.add_argument("--stack", required=True)
+    command.add_parser("golden", help="write the plans in tests/golden again")
     images = command.add_parser("images", help="build the images")
     images.add_argument("--export", type=Path, help="folder to write the image archives to")
+    images.add_argument("--push", metavar="REGISTRY", help="build our programs' images and push them there")
+    images.add_argument("--base", metavar="IMAGE", help="with --push: a Python image with its digest to build on")
     prepare = command.add_parser("prepare", help="label, taint and patch the nodes of another cluster")
     prepare.add_argument("--cluster", type=Path, required=True)
     prepare.add_argument("--simulate-gpus", action="store_true")
@@ -52,26 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     state = State(arguments.state.resolve()) if arguments.state else default_state()
     _adapt(os.environ)
     try:
-        match arguments.command:
-            case "up":
-                commands.up(state, _file(arguments.cluster), _progress)
-            case "down":
-                commands.down(state, _file(arguments.cluster), _progress)
-            case "verify":
-                commands.verify(arguments.stack, state, _file(arguments.cluster), _progress)
-            case "preview":
-                commands.preview(arguments.stack, state, _progress)
-            case "images":
-                commands.images(arguments.export, _progress)
-            case "prepare":
-                commands.prepare_cluster(
-                    arguments.cluster.expanduser().resolve(),
-                    _progress,
-                    simulate_gpus=arguments.simulate_gpus,
-                    assume_yes=arguments.yes,
-                )
-            case "bench":
-                bench.run(state, arguments.only, _progress)
+        COMMANDS[arguments.command](arguments, state)
     except LocalError as error:
         print(f"\nerror: {error}", file=sys.stderr, flush=True)
         return 1
@@ -79,6 +66,28 @@ def main(argv: list[str] | None = None) -> int:
         print("\ninterrupted; `make up` goes on where it stopped, `make down` removes what is there", file=sys.stderr)
         return 130
     return 0
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
+    "up": lambda given, state: commands.up(state, _file(given.cluster), _progress),
+    "down": lambda given, state: commands.down(state, _file(given.cluster), _progress),
+    "verify": lambda given, state: commands.verify(given.stack, state, _file(given.cluster), _progress),
+    "preview": lambda given, state: commands.preview(given.stack, state, _progress),
+    "render": lambda given, state: commands.render(given.stack, state, _progress),
+    "preflight": lambda given, _: commands.preflight(given.stack, _progress),
+    "rehearse": lambda given, state: rehearse.rehearse(given.stack, state, _progress),
+    "golden": lambda _, state: commands.golden(state, _progress),
+    "images": lambda given, _: (
+        push.images(given.push, given.base, _progress) if given.push else commands.images(given.export, _progress)
+    ),
+    "prepare": lambda given, _: commands.prepare_cluster(
+        given.cluster.expanduser().resolve(),
+        _progress,
+        simulate_gpus=given.simulate_gpus,
+        assume_yes=given.yes,
+    ),
+    "bench": lambda given, state: bench.run(state, given.only, _progress),
+}
 
 
 def _adapt(environment: MutableMapping[str, str]) -> None:

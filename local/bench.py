@@ -13,16 +13,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from local import commands, toolchain
+import yaml
+
+from fleet import names
+from local import commands, stack, toolchain
 from local.cluster.handle import Handle
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, PROJECT, State
 
+SKUS = (1, 5, 20, 50)
+"""Numbers of SKUs that a preview is measured with."""
+SAMPLE_S = 0.25
 SETTLE_S = 60
 """An idle cluster is measured this long after its last request."""
 
@@ -78,6 +86,7 @@ class Bench:
     def __init__(self, state: State, progress: Progress) -> None:
         self.state = state
         self.progress = progress
+        self._previews: dict[int, tuple[float, float]] = {}
 
     def timed(self, argv: list[str], environment: dict[str, str] | None = None) -> float:
         began = time.monotonic()
@@ -105,9 +114,58 @@ class Bench:
         self.local("down")
         shutil.rmtree(self.state.root, ignore_errors=True)
 
+    def previews(self) -> dict[int, tuple[float, float]]:
+        """Seconds and peak memory (PSS, GiB) of a preview of prod, by how many SKUs it has; measured once."""
+        if not self._previews:
+            for skus in SKUS:
+                self._previews[skus] = self._preview_of(skus)
+                seconds, memory_gib = self._previews[skus]
+                self.progress(f"bench: preview with {skus} SKUs: {seconds:.1f} s, {memory_gib:.2f} GiB")
+        return self._previews
+
+    def _preview_of(self, skus: int) -> tuple[float, float]:
+        home = self.state.root / f"skus-{skus}"
+        (home / "project").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(PROJECT / "Pulumi.yaml", home / "project" / "Pulumi.yaml")
+        config = yaml.safe_load(stack.tracked_settings("prod").read_text())["config"]
+        (home / "project" / "Pulumi.prod.yaml").write_text(yaml.safe_dump({"config": with_skus(config, skus)}))
+        rehearsed = stack.Rehearsed(home / "account", home / "no-cluster")
+        opened = stack.open_stack("prod", State(home), self.progress, rehearsed=rehearsed, project=home / "project")
+        peak = _Peak()
+        began = time.monotonic()
+        with peak:
+            done = opened.with_settings("preview", "--json", capture=True)
+        seconds = time.monotonic() - began
+        if done.returncode != 0:
+            raise LocalError(
+                f"the preview with {skus} SKUs failed", details=commands.said(done), fix="make preview STACK=prod"
+            )
+        return seconds, peak.gib
+
     def running(self) -> bool:
         found = Handle.read(self.state)
         return found is not None and found.alive
+
+
+class _Peak:
+    """The most memory that this process's descendants used together while it was watched."""
+
+    def __init__(self) -> None:
+        self.gib = 0.0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(SAMPLE_S):
+            now = sum(_pss_kib(pid) for pid in _family(os.getpid())[1:]) / 2**20
+            self.gib = max(self.gib, now)
 
 
 def _up_from_nothing(bench: Bench) -> float:
@@ -148,6 +206,45 @@ def _up_fresh(bench: Bench) -> float:
             bench.local("down", environment={CACHE_VARIABLE: cache})
 
 
+def _preview_prod(bench: Bench) -> float:
+    """The second one: what is built and compiled once must not be counted."""
+    bench.local("preview", "--stack=prod")
+    return bench.local("preview", "--stack=prod")
+
+
+def _growth_of_time(bench: Bench) -> float:
+    return growth({skus: seconds for skus, (seconds, _) in bench.previews().items()})
+
+
+def _growth_of_memory(bench: Bench) -> float:
+    return growth({skus: memory_gib for skus, (_, memory_gib) in bench.previews().items()})
+
+
+def growth(figures: Mapping[int, float]) -> float:
+    """How much more a further SKU costs among many than among few: 1 where cost grows linearly.
+
+    `figures` has a cost by number of SKUs, four of them.
+    """
+    first, second, third, last = sorted(figures)
+    few = (figures[second] + figures[third] - 2 * figures[first]) / (second + third - 2 * first)
+    many = (figures[last] - figures[third]) / (last - third)
+    return many / few
+
+
+def with_skus(config: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """A stack's configuration with `count` SKUs like its first, each with its first model on it."""
+    key = names.CONFIG_NAMESPACE
+    sku, model = config[f"{key}:skus"][0], config[f"{key}:models"][0]
+    skus = [f"sku-{number}" for number in range(count)]
+    return {
+        **config,
+        f"{key}:skus": [
+            {**sku, "name": name, "labels": {**sku.get("labels", {}), f"{names.DOMAIN}/bench": name}} for name in skus
+        ],
+        f"{key}:models": [{**model, "placements": [{**model["placements"][0], "sku": name} for name in skus]}],
+    }
+
+
 def _family(pid: int) -> list[int]:
     """A process and all its descendants."""
     parents: dict[int, list[int]] = {}
@@ -173,11 +270,24 @@ def _pss_kib(pid: int) -> int:
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
 
 
-# name: what, unit, bound, how. The bounds are issue 3's.
+# name: what, unit, bound, how. The bounds are those of issues 3 and 4.
 BENCHMARKS: dict[str, tuple[str, str, float, Callable[[Bench], float]]] = {
     "up": ("make up from nothing, tools and images built", "s", 180, _up_from_nothing),
     "up_again": ("make up where nothing changed", "s", 60, _up_again),
     "idle_memory": ("memory (PSS) of the idle cluster with two SKUs", "GiB", 3, _idle_memory_gib),
     "check": ("make check, installed", "s", 60, _check),
+    "preview_prod": ("make preview STACK=prod, the second time", "s", 20, _preview_prod),
+    "preview_growth_time": (
+        "what a further SKU costs in a preview of 20 to 50 SKUs, by what it costs in one of 1 to 20: time",
+        "times",
+        1.5,
+        _growth_of_time,
+    ),
+    "preview_growth_memory": (
+        "what a further SKU costs in a preview of 20 to 50 SKUs, by what it costs in one of 1 to 20: memory (PSS)",
+        "times",
+        1.5,
+        _growth_of_memory,
+    ),
     "up_fresh": ("make up with an empty cache: everything is fetched and built", "min", 30, _up_fresh),
 }

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from fleet import verification
-from local import diagnosis, packages, stack, toolchain
+from local import diagnosis, packages, preflight_table, rendering, stack, toolchain
 from local.cluster import images as cluster_images
 from local.cluster import lifecycle, prepare, topology
 from local.cluster.handle import Handle
@@ -29,6 +29,8 @@ LOCAL_STACK = "local"
 DISK_NEEDED_GIB = 8
 """Three nodes' images and the cluster's own files, measured at 5 GiB, and some room."""
 REPORTS = PROJECT / "reports"
+RENDERED = PROJECT / "rendered"
+GOLDEN = PROJECT / "tests" / "golden"
 REPORT = REPORTS / "verification.json"
 
 Progress = Callable[[str], None]
@@ -38,10 +40,10 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
     """Bring everything up, or find it up: cluster, images, stack; ends with the verification report."""
     if cluster is None:
         packages.require_machine()
-        _require_disk(state)
+        require_disk(state)
     else:
         require_cluster(cluster)
-    with _alone(state):
+    with alone(state):
         kubeconfig = cluster or start_cluster(state, progress)
         if cluster is None:
             _forget_stack_of_another_cluster(state, progress)
@@ -61,7 +63,7 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
 
 def down(state: State, cluster: Path | None, progress: Progress) -> None:
     """Destroy the stack, then stop the embedded cluster and remove all it made."""
-    with _alone(state):
+    with alone(state):
         running = Handle.read(state)
         reachable = cluster or (state.kubeconfig if running and running.alive and state.kubeconfig.exists() else None)
         home = stack.backend_home(state, cluster)
@@ -89,32 +91,76 @@ def down(state: State, cluster: Path | None, progress: Progress) -> None:
 
 
 def preview(name: str, state: State, progress: Progress) -> None:
-    """`pulumi preview` without any cluster: what an `up` from nothing would do."""
-    home = State(state.root / "preview")
-    with _alone(home):
-        opened = stack.open_stack(name, home, progress)
+    """`pulumi preview` without any cluster or account: what an `up` from nothing would do."""
+    with _offline(name, state, progress) as opened:
         if opened.with_settings("preview").returncode != 0:
             raise LocalError("pulumi preview failed; what it said stands above", fix="correct what the messages name")
 
 
+def render(name: str, state: State, progress: Progress, folder: Path = RENDERED) -> Path:
+    """Write the stack's whole plan to rendered/<stack>, in place of what is there."""
+    plan = planned(name, state, progress)
+    texts = {**rendering.files(plan), "preflight.json": json.dumps(preflight_table.rows(name), indent=2) + "\n"}
+    _replace_folder(folder / name, texts)
+    progress(f"render: {len(plan.resources)} resources, {len(texts)} files in {folder / name}")
+    return folder / name
+
+
+def golden(state: State, progress: Progress) -> None:
+    """Write the plans that tests compare with, of every stack: what a reviewer reads in the diff."""
+    for tracked in sorted(PROJECT.glob("Pulumi.*.yaml")):
+        name = tracked.name.split(".")[1]
+        _replace_folder(GOLDEN / name, rendering.reviewed(planned(name, state, progress)))
+        progress(f"golden: {GOLDEN / name}")
+
+
+def planned(name: str, state: State, progress: Progress) -> rendering.Plan:
+    """The plan of an `up` from nothing, with no cluster and no account."""
+    with _offline(name, state, progress) as opened:
+        done, calls = stack.planned(opened, opened.home / "calls.json")
+        if done.returncode != 0:
+            raise LocalError(
+                f"the plan of stack {name} could not be made",
+                details=said(done),
+                fix=f"correct what the messages name; make preview STACK={name} shows them too",
+            )
+        return rendering.plan(json.loads(done.stdout), calls, str(PROJECT))
+
+
+def preflight(name: str, progress: Progress) -> None:
+    """What is wrong with a stack's settings and what may be, as a table; refuses what the program would refuse."""
+    rows = preflight_table.rows(name)
+    progress(preflight_table.table(name, rows))
+    refused = sum(row["verdict"] == preflight_table.REFUSED for row in rows)
+    if refused:
+        raise LocalError(f"stack {name} is refused: {refused} faults, listed above", fix="correct what the table names")
+
+
 def verify(name: str, state: State, cluster: Path | None, progress: Progress) -> None:
     """Run the verification again, on the plan that the stack's last update verified."""
-    with _alone(state):
+    with alone(state):
         opened = stack.open_stack(name, state, progress, cluster=cluster)
-        document = stack.exported(opened)
-        REPORTS.mkdir(exist_ok=True)
-        REPORT.unlink(missing_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "services.verification.runner", "--from-state", "/dev/stdin", "--json", str(REPORT)],
-            cwd=PROJECT,
-            input=json.dumps(document),
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
+        if not run_verification(opened):
             raise LocalError(
                 f"verification of stack {name} failed; the table stands above", fix="look at what it names first"
             )
+
+
+def run_verification(opened: stack.Stack) -> bool:
+    """Run it, print its table, write its report; whether every check held."""
+    document = stack.exported(opened)
+    REPORTS.mkdir(exist_ok=True)
+    REPORT.unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "services.verification.runner", "--from-state", "/dev/stdin", "--json", str(REPORT)],
+        cwd=PROJECT,
+        # In a rehearsal the programs that it asks AWS with are stand-ins too.
+        env=dict(opened.environment),
+        input=json.dumps(document),
+        text=True,
+        check=False,
+    )
+    return done.returncode == 0
 
 
 def images(export: Path | None, progress: Progress) -> None:
@@ -222,7 +268,7 @@ def _forget_stack_of_another_cluster(state: State, progress: Progress) -> None:
     marker.write_text(identity)
 
 
-def _require_disk(state: State) -> None:
+def require_disk(state: State) -> None:
     state.root.mkdir(parents=True, exist_ok=True)
     free_gib = shutil.disk_usage(state.root).free / 2**30
     if free_gib < DISK_NEEDED_GIB and not state.cluster.exists():
@@ -234,7 +280,44 @@ def _require_disk(state: State) -> None:
 
 
 @contextmanager
-def _alone(state: State) -> Iterator[None]:
+def _offline(name: str, state: State, progress: Progress) -> Iterator[stack.Stack]:
+    """A stack with no cluster, no account and no state: everything in it is yet to be created."""
+    home = State(state.root / "preview" / name)
+    absent = home.root / "no-cluster"
+    with alone(home):
+        rehearsed = stack.Rehearsed(home.root / "account", absent, stack.without_cluster)
+        progress(f"stack {name}: the plan of a first update; no cluster is asked, and AWS is played by stand-ins")
+        # The account of a preview that died must not be this one's; what else the stand-ins keep there is a cache.
+        (rehearsed.account / f"{name}.json").unlink(missing_ok=True)
+        yield stack.open_stack(name, home, progress, rehearsed=rehearsed)
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """What a captured preview said went wrong: its messages stand in its JSON."""
+    try:
+        messages = [
+            one["message"].strip() for one in json.loads(done.stdout)["diagnostics"] if one["severity"] == "error"
+        ]
+    except (ValueError, KeyError, TypeError):
+        messages = []
+    return "\n".join(messages) or (done.stdout + done.stderr).strip()[-3000:]
+
+
+def _replace_folder(target: Path, texts: Mapping[str, str]) -> None:
+    """A whole folder or the old one: a reader never finds half of each."""
+    scratch = target.with_name(f".{target.name}.new")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+    for path, text in texts.items():
+        file = scratch / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    shutil.rmtree(target, ignore_errors=True)
+    scratch.rename(target)
+
+
+@contextmanager
+def alone(state: State) -> Iterator[None]:
     """One command at a time per state folder; a second one says for whom it waits."""
     state.root.mkdir(parents=True, exist_ok=True)
     with (state.root / "command.lock").open("a+") as lock:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 # package: a file that it brings, looked for on PATH unless it is absolute.
 NEEDED = {
@@ -41,8 +41,9 @@ SEARCH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 """A user's PATH often lacks the folders of system programs."""
 
 
-def missing() -> list[str]:
-    return [package for package, file in NEEDED.items() if program(file) is None]
+def missing(needed: Mapping[str, str] | None = None) -> list[str]:
+    """Of the packages needed, by default the embedded cluster's, those whose file is not there."""
+    return [package for package, file in (NEEDED if needed is None else needed).items() if program(file) is None]
 
 
 def program(file: str) -> str | None:
@@ -68,9 +69,9 @@ def require_machine() -> None:
         )
 
 
-def ensure(progress: Callable[[str], None]) -> None:
+def ensure(progress: Callable[[str], None], needed: Mapping[str, str] | None = None) -> None:
     """Install what is missing; says what first."""
-    lacking = missing()
+    lacking = missing(needed)
     if not lacking:
         return
     progress(f"packages: installing with apt: {', '.join(lacking)}")
@@ -84,7 +85,7 @@ def ensure(progress: Callable[[str], None]) -> None:
             # A new machine has no package lists, or old ones.
             _apt(["apt-get", "update", "--quiet"], environment)
             done = _apt(install, environment)
-    still = missing()
+    still = missing(needed)
     if done.returncode != 0 or still:
         raise LocalError(
             f"apt could not install {', '.join(still or lacking)} (exit status {done.returncode})",

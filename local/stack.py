@@ -9,18 +9,19 @@ import secrets
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from fleet import names
 from local import toolchain
 from local.errors import LocalError
 from local.state import PROJECT, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 CLUSTER_VARIABLE = "TRITON_FLEET_CLUSTER"
 """Read once by __main__.py: the kubeconfig file that replaces the stack's own."""
@@ -30,10 +31,33 @@ NOT_PASSED_ON = (
     "PULUMI_CONFIG_PASSPHRASE",
     "PULUMI_ACCESS_TOKEN",
     "PULUMI_STACK",
+    "PULUMI_DEBUG_GRPC",
     CLUSTER_VARIABLE,
 )
 """What a shell may have set for other work must neither be used nor changed."""
+PLACEHOLDER = "placeholder-of-a-secret"
+"""Stands offline for every value that the stack file holds encrypted: its key is elsewhere."""
+OFFLINE_CLUSTER = ".fleet/offline/kubeconfig"
+"""A file that is never there: an offline plan is that of a first update, whatever runs on this machine."""
+NAMESPACE = names.CONFIG_NAMESPACE
 VERIFICATION_TYPE = "pulumi-python:dynamic/triton-fleet:Verification"
+
+
+Settings = dict[str, Any]
+"""A stack file's `config`: Pulumi's keys, `<namespace>:<name>`."""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A stack without its account: stand-in plugins, and what takes the place of what only the account has.
+
+    `account` is the folder in which the stand-ins keep what they "created", `kubeconfig` the cluster that theirs is
+    played by; at a preview there is none. `substitute` makes the rehearsed settings from the stack file's.
+    """
+
+    account: Path
+    kubeconfig: Path
+    substitute: Callable[[Settings], Settings] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,11 +92,10 @@ class Stack:
             check=False,
         )
 
-    def with_settings(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def with_settings(self, command: str, *arguments: str, capture: bool = False) -> subprocess.CompletedProcess[str]:
         """Run a command that reads settings, without the engine's own check of them: it stops at the first fault."""
-        return self.pulumi(
-            command, f"--config-file={self.settings_file}", "--skip-config-validation", *arguments, folder=PROJECT
-        )
+        settings = (f"--config-file={self.settings_file}", "--skip-config-validation")
+        return self.pulumi(command, *settings, *arguments, folder=PROJECT, capture=capture)
 
 
 def toolchain_program(environment: Mapping[str, str]) -> str:
@@ -92,6 +115,15 @@ def backend_home(state: State, cluster: Path | None) -> Path:
     return state.pulumi / hashlib.sha256(json.dumps(servers).encode()).hexdigest()[:12]
 
 
+def tracked_settings(name: str, project: Path = PROJECT) -> Path:
+    """The stack file; raises `LocalError` where there is none."""
+    tracked = project / f"Pulumi.{name}.yaml"
+    if not tracked.exists():
+        known = ", ".join(sorted(path.name.split(".")[1] for path in project.glob("Pulumi.*.yaml")))
+        raise LocalError(f"there is no stack {name!r}: {tracked.name} does not exist", fix=f"use one of: {known}")
+    return tracked
+
+
 def open_stack(
     name: str,
     state: State,
@@ -99,25 +131,30 @@ def open_stack(
     *,
     cluster: Path | None = None,
     kubeconfig: Path | None = None,
+    rehearsed: Rehearsed | None = None,
     project: Path = PROJECT,
 ) -> Stack:
-    """Make or find the stack `name`. `kubeconfig` is the cluster to deploy on, None for a preview without one."""
-    tracked = project / f"Pulumi.{name}.yaml"
-    if not tracked.exists():
-        known = ", ".join(sorted(path.name.split(".")[1] for path in project.glob("Pulumi.*.yaml")))
-        raise LocalError(f"there is no stack {name!r}: {tracked.name} does not exist", fix=f"use one of: {known}")
+    """Make or find the stack `name`. `kubeconfig` is the cluster to deploy on, None for a preview without one.
+
+    With `rehearsed` nothing outside of this machine is asked, and nothing of the stack's real state is used.
+    """
+    tracked = tracked_settings(name, project)
     home = backend_home(state, cluster)
     (home / "backend").mkdir(parents=True, exist_ok=True)
     environment = _environment(home, progress)
     if kubeconfig is not None:
         environment[CLUSTER_VARIABLE] = str(kubeconfig)
+    if rehearsed is not None:
+        environment |= _stand_ins(rehearsed, environment["PATH"])
     stack = Stack(name, home, kubeconfig, environment)
     stack.settings_file.parent.mkdir(exist_ok=True)
     shutil.copyfile(project / "Pulumi.yaml", stack.settings_file.parent / "Pulumi.yaml")
-    _working_copy(tracked, stack.settings_file)
+    secure = _working_copy(tracked, stack.settings_file, rehearsed)
     made = stack.pulumi("stack", "select", "--create", capture=True)
     if made.returncode != 0:
         raise LocalError(f"the stack {name} could not be opened", details=made.stderr.strip(), fix=f"look into {home}")
+    if secure:
+        _encrypt_placeholders(stack, secure, progress)
     if any((home / "backend" / ".pulumi" / "locks").rglob("*.json")):
         # Our own lock is held, so the one that Pulumi left belongs to a process that died.
         progress("pulumi: an interrupted update left its lock; removing it")
@@ -148,13 +185,92 @@ def _environment(home: Path, progress: Callable[[str], None]) -> dict[str, str]:
     }
 
 
-def _working_copy(tracked: Path, copy: Path) -> None:
-    """Bring the copy up to the tracked settings; what Pulumi wrote into it stays."""
+def _stand_ins(rehearsed: Rehearsed, path: str) -> dict[str, str]:
+    """The stand-in plugins before all others, and what they are told by; no credentials, real or not."""
+    folders = sorted({str(plugin.parent) for plugin in (PROJECT / "rehearsal").rglob("pulumi-resource-*")})
+    rehearsed.account.mkdir(parents=True, exist_ok=True)
+    return {
+        "PATH": os.pathsep.join([*folders, path]),
+        "TRITON_FLEET_ACCOUNT": str(rehearsed.account),
+        "TRITON_FLEET_REHEARSAL_KUBECONFIG": str(rehearsed.kubeconfig),
+    }
+
+
+def _working_copy(tracked: Path, copy: Path, rehearsed: Rehearsed | None = None) -> dict[str, str]:
+    """Bring the copy up to the tracked settings; what Pulumi wrote into it stays.
+
+    A rehearsed stack has a key of its own: its encrypted values become placeholders, returned by path.
+    """
     settings: dict[str, Any] = yaml.safe_load(tracked.read_text()) or {}
+    secure: dict[str, str] = {}
+    kept: tuple[str, ...] = ("encryptionsalt", "secretsprovider")
+    if rehearsed is not None:
+        config: Settings = settings.get("config") or {}
+        secure = {path: f"{PLACEHOLDER}-{path}" for path in secure_paths(config)}
+        config = without_secure(config)
+        settings = {"config": rehearsed.substitute(config) if rehearsed.substitute else config}
+        kept = ("encryptionsalt",)
     if copy.exists():
         old = yaml.safe_load(copy.read_text()) or {}
-        settings |= {key: old[key] for key in ("encryptionsalt", "secretsprovider") if key in old}
+        settings |= {key: old[key] for key in kept if key in old}
     copy.write_text(yaml.safe_dump(settings, sort_keys=False))
+    return secure
+
+
+def without_cluster(config: Settings) -> Settings:
+    """Settings whose kubeconfig file, if they name one, is not there."""
+    key = f"{NAMESPACE}:cluster"
+    cluster = config.get(key)
+    if not isinstance(cluster, dict) or "kubeconfig" not in cluster:
+        return config
+    return {**config, key: {**cluster, "kubeconfig": OFFLINE_CLUSTER}}
+
+
+def secure_paths(config: object, path: str = "") -> list[str]:
+    """Where a configuration holds encrypted values, as `pulumi config set --path` writes paths."""
+    return list(_secure_paths(config, path))
+
+
+def _secure_paths(value: object, path: str) -> Iterator[str]:
+    if _is_secure(value):
+        yield path
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            plain = not path or str(key).isidentifier()
+            step = (f".{key}" if path else str(key)) if plain else f"[{json.dumps(str(key))}]"
+            yield from _secure_paths(one, f"{path}{step}")
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _secure_paths(one, f"{path}[{index}]")
+
+
+def without_secure(value: Any) -> Any:  # noqa: ANN401 - any YAML
+    """A configuration with placeholders for its encrypted values."""
+    if _is_secure(value):
+        return PLACEHOLDER
+    if isinstance(value, dict):
+        return {key: without_secure(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_secure(one) for one in value]
+    return value
+
+
+def _is_secure(value: object) -> bool:
+    """Whether this is what Pulumi writes for an encrypted value: one key, `secure`, with a text."""
+    return isinstance(value, dict) and set(value) == {"secure"} and isinstance(value["secure"], str)
+
+
+def _encrypt_placeholders(stack: Stack, secure: Mapping[str, str], progress: Callable[[str], None]) -> None:
+    """Placeholders are secrets as what they stand for is: what must not be shown is seen to be hidden."""
+    progress(f"settings: {len(secure)} encrypted values are replaced by placeholders: {', '.join(secure)}")
+    pairs = [argument for path, text in secure.items() for argument in ("--secret", f"{path}={text}")]
+    done = stack.pulumi("config", "set-all", "--path", f"--config-file={stack.settings_file}", *pairs, capture=True)
+    if done.returncode != 0:
+        raise LocalError(
+            f"the placeholders of stack {stack.name} could not be encrypted",
+            details=done.stderr.strip(),
+            fix=f"look into {stack.settings_file}",
+        )
 
 
 def exported(stack: Stack) -> dict[str, Any]:
@@ -176,3 +292,14 @@ def outputs(stack: Stack) -> dict[str, Any]:
         )
     document: dict[str, Any] = json.loads(done.stdout)
     return document
+
+
+def planned(stack: Stack, record: Path) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """A preview as JSON, and the lines of the engine's record of calls, which is removed: it holds plain values."""
+    recording = replace(stack, environment={**stack.environment, "PULUMI_DEBUG_GRPC": str(record)})
+    record.unlink(missing_ok=True)
+    try:
+        done = recording.with_settings("preview", "--json", capture=True)
+        return done, record.read_text().splitlines() if record.exists() else []
+    finally:
+        record.unlink(missing_ok=True)

@@ -100,10 +100,13 @@ TOOLS = {
                 for name in ("schema.json", "terraform-mapping.json")
             ),
         ),
+        Tool("actionlint", "github.com/rhysd/actionlint/cmd/actionlint", module="actionlint"),
+        Tool("registry", ".", module="registry"),
     )
 }
 PULUMI_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 CLUSTER_TOOLS = ("kube", "coredns", "kube-router")
+TEST_TOOLS = ("actionlint", "registry")
 
 # Scripts that the language host and dynamic providers start; they stand in the engine's own module.
 PULUMI_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")

@@ -19,8 +19,12 @@ README_COMMANDS: Final = (
     f"make up CLUSTER={KUBECONFIG}",
     f"make verify CLUSTER={KUBECONFIG}",
     f"make down CLUSTER={KUBECONFIG}",
+    "make preflight STACK=prod",
+    "make preview STACK=prod",
+    "make render STACK=prod",
+    "make rehearse STACK=prod",
 )
-"""In the order of the README: first this machine's own cluster, then another one."""
+"""In the order of the README: first this machine's own cluster, then another one, then none but in a rehearsal."""
 
 _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -89,8 +90,16 @@ def verify(order: Order, connect: Callable[[], Cluster], say: Callable[[str], No
     """
     plan, started = order.plan, time.monotonic()
     run = Run(order=order, connect=connect, say=say, until=started + plan.deadline_s)
+    addons = managed_addons(plan)
+    for result in addons:
+        run.tell(_line(result))
+    return [*addons, *_verify(run, started)]
+
+
+def _verify(run: Run, started: float) -> list[Result]:
+    plan = run.plan
     try:
-        cluster = connect()
+        cluster = run.connect()
         nodes, found, placed = _settled(run, cluster, started)
     except ClusterError as error:
         expected = [result.name for result in verification.placement(plan, [], [], 0.0)]
@@ -103,6 +112,32 @@ def verify(order: Order, connect: Callable[[], Cluster], say: Callable[[str], No
         store = pool.submit(_store, run, readers)
         client = pool.submit(_client, run, checks)
         return [*placed, *store.result(), *client.result()]
+
+
+def managed_addons(plan: Plan) -> list[Result]:
+    """What EKS says of each add-on that the stack put into its cluster. The AWS CLI asks, as it does for kubectl."""
+    results = []
+    for addon in plan.addons.names if plan.addons is not None else ():
+        started = time.monotonic()
+        status = _addon_status(plan, addon)
+        results.append(verification.addon_result(addon, status, round(time.monotonic() - started, 3)))
+    return results
+
+
+def _addon_status(plan: Plan, addon: str) -> str:
+    if plan.addons is None:
+        return ""
+    command = [
+        *("aws", "eks", "describe-addon", "--region", plan.addons.region, "--cluster-name", plan.addons.cluster),
+        *("--addon-name", addon, "--query", "addon.status", "--output", "text"),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=plan.check_deadline_s, check=False)
+    except FileNotFoundError:
+        return "the AWS CLI is not installed, which every kubeconfig of EKS needs"
+    except subprocess.TimeoutExpired:
+        return f"no answer within {plan.check_deadline_s} s"
+    return done.stdout.strip() if done.returncode == 0 else " ".join(done.stderr.split())
 
 
 def _settled(run: Run, cluster: Cluster, started: float) -> tuple[list[Node], list[Pod], list[Result]]:
@@ -189,22 +224,31 @@ def _followed(run: Run, cluster: Cluster, job: str, got: dict[str, Result]) -> s
             return f"the pod of Job {job} did not start within {run.plan.deadline_s} s: {pod.waiting}"
         time.sleep(POLL_S)
         pod = cluster.job_pod(namespace, job)
-    try:
-        for line in cluster.follow(namespace, pod.name, max(run.left_s(), 1.0)):
-            _take(run, line, got)
-            if run.left_s() == 0:
-                break
-    except ClusterError as error:
-        run.tell(f"{error}; reading it again")
-    settled = time.monotonic() + SETTLE_S
-    while not pod.ended and time.monotonic() < settled and run.left_s() > 0:
-        time.sleep(POLL_S)
-        pod = cluster.job_pod(namespace, job)
+    while not pod.ended and run.left_s() > 0:
+        # A node under load may end the stream before the pod ends: it is followed again, and nothing is taken twice.
+        try:
+            for line in cluster.follow(namespace, str(pod.name), max(run.left_s(), 1.0)):
+                _take(run, line, got)
+                if run.left_s() == 0:
+                    break
+        except ClusterError as error:
+            run.tell(f"{error}; reading it again")
+        pod = _settled_pod(run, cluster, job)
     for line in cluster.log(namespace, str(pod.name)):
         _take(run, line, got)
     if run.left_s() == 0:
         return f"the {run.plan.deadline_s} s for all checks were over"
     return f"its pod ended early: {pod.waiting}" if pod.ended else "its pod is still running"
+
+
+def _settled_pod(run: Run, cluster: Cluster, job: str) -> JobPod:
+    """A Job's pod as soon as it has ended, else after a while."""
+    settled = time.monotonic() + SETTLE_S
+    pod = cluster.job_pod(run.plan.namespace, job)
+    while not pod.ended and time.monotonic() < settled and run.left_s() > 0:
+        time.sleep(POLL_S)
+        pod = cluster.job_pod(run.plan.namespace, job)
+    return pod
 
 
 def _take(run: Run, line: str, got: dict[str, Result]) -> None:

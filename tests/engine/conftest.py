@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STACK = "local"
-COMMAND_TIMEOUT_S = 120
+COMMAND_TIMEOUT_S = 240
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,11 @@ class Engine:
     program: Path
     home: Path
     environment: Mapping[str, str]
+    stack: str = STACK
 
     @property
     def settings_file(self) -> Path:
-        return self.home / f"Pulumi.{STACK}.yaml"
+        return self.home / f"Pulumi.{self.stack}.yaml"
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Sets the program's settings; what Pulumi itself wrote beside them stays."""
@@ -59,6 +60,24 @@ class Engine:
         document: dict[str, Any] = json.loads(self._pulumi(self.home, "stack", "export").text)
         return document
 
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secrets in plain text."""
+        document: dict[str, Any] = json.loads(
+            self._pulumi(self.home, "stack", "output", "--json", "--show-secrets").text
+        )
+        return document
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Puts an edited state back."""
+        path = self.home / "edited.json"
+        path.write_text(json.dumps(document))
+        done = self._pulumi(self.home, "stack", "import", f"--file={path}")
+        assert done.status == 0, done.text
+
+    def cancel(self) -> Done:
+        """Takes away the lock of an update that was killed."""
+        return self._pulumi(self.home, "cancel", "--yes")
+
     def open(self) -> None:
         """Makes the stack, which writes the salt of its secrets beside a Pulumi.yaml: the copy."""
         shutil.copy(self.program / "Pulumi.yaml", self.home)
@@ -67,7 +86,7 @@ class Engine:
 
     def _pulumi(self, folder: Path, *arguments: str, **environment: str) -> Done:
         done = subprocess.run(
-            ["pulumi", *arguments, f"--stack={STACK}", "--non-interactive", "--color=never"],
+            ["pulumi", *arguments, f"--stack={self.stack}", "--non-interactive", "--color=never"],
             cwd=folder,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
@@ -87,7 +106,13 @@ def engine_path() -> str:
     return os.pathsep.join(folders)
 
 
-def engine(program: Path, home: Path, path: str) -> Engine:
+def with_stand_ins(engine_path: str, project: Path) -> str:
+    """PATH with the stand-ins for `aws` and `eks` too; this Python, which runs them, stays first."""
+    python, _, rest = engine_path.partition(os.pathsep)
+    return os.pathsep.join([python, str(project / "rehearsal" / "bin"), rest])
+
+
+def engine(program: Path, home: Path, path: str, stack: str = STACK, **environment: str) -> Engine:
     """A stack without a cluster and with nothing of the user's: no home, no kubeconfig, no account."""
     for folder in ("home", "backend", "pulumi"):
         (home / folder).mkdir()
@@ -104,7 +129,9 @@ def engine(program: Path, home: Path, path: str) -> Engine:
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PYTHONDONTWRITEBYTECODE": "1",
+            **environment,
         },
+        stack,
     )
     made.open()
     return made

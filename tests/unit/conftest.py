@@ -72,3 +72,13 @@ def config(project: Path, cluster_file: Path) -> dict[str, object]:
 def local(project: Path, config: dict[str, object]) -> graph.Graph:
     """What stack `local` registers in an update, every output known."""
     return graph.run(project, config, preview=False)
+
+
+@pytest.fixture(scope="session")
+def stacks(project: Path, local: graph.Graph) -> dict[str, graph.Graph]:
+    """What each stack registers in an update, every output known."""
+    clouds = {
+        name: graph.run(project, graph.stack_config(project, name), stack=name, preview=False)
+        for name in ("dev", "prod")
+    }
+    return {"local": local, **clouds}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import runpy
 from dataclasses import dataclass
@@ -31,15 +30,24 @@ BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
 PROVIDER = "pulumi:providers:kubernetes"
 ROLLOUT = "pulumi-python:dynamic/triton-fleet:Rollout"
 VERIFICATION = "pulumi-python:dynamic/triton-fleet:Verification"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
+CLUSTER_COMPONENT = "eks:index:Cluster"
+AWS_PROVIDER = "pulumi:providers:aws"
 
 SECRET = "4dabf18193072939515e22adb298388d"
 """The key that marks a secret on the wire."""
 
 
+def stack_config(project: Path, stack: str) -> dict[str, Any]:
+    """The settings of a stack, as its file has them, to be changed by a test."""
+    config = yaml.safe_load((project / f"Pulumi.{stack}.yaml").read_text())["config"]
+    prefix = "triton-fleet:"
+    return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+
+
 def local_config(project: Path) -> dict[str, Any]:
-    """The settings of stack `local`, as its file has them, to be changed by a test."""
-    config = yaml.safe_load((project / "Pulumi.local.yaml").read_text())["config"]
-    return copy.deepcopy({key.removeprefix("triton-fleet:"): value for key, value in config.items()})
+    return stack_config(project, "local")
 
 
 def local_settings(project: Path, **changes: object) -> settings.Settings:
@@ -57,11 +65,23 @@ class Registered:
     provider: str
     depends_on: frozenset[str]
     timeouts: Mapping[str, str]
+    protect: bool
+    retained: bool
+    ignored: frozenset[str]
     inputs: dict[str, Any]
 
     @property
     def is_kubernetes(self) -> bool:
         return self.type.startswith("kubernetes:")
+
+    @property
+    def is_aws(self) -> bool:
+        return self.type.startswith("aws:")
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether something is made for it, and not for its children alone."""
+        return not self.type.startswith("triton-fleet:")
 
 
 @dataclass(frozen=True)
@@ -79,12 +99,13 @@ class Graph:
         return found
 
     def behind(self, resource: Registered) -> set[str]:
-        """The names, with types, of all that must be there before the resource is."""
+        """The names, with types, of all that must be there before the resource is, and when it is deleted."""
         by_urn = {one.urn: one for one in self.resources}
         reached: set[str] = set()
         pending = [resource.urn]
         while pending:
-            for urn in by_urn[pending.pop()].depends_on - reached:
+            one = by_urn[pending.pop()]
+            for urn in (one.depends_on | ({one.provider} & by_urn.keys())) - reached:
                 reached.add(urn)
                 pending.append(urn)
         return reached
@@ -96,14 +117,73 @@ class Graph:
                 yield one, one.inputs["spec"]["template"]
 
 
-class _Mocks(pulumi.runtime.Mocks):
-    """Gives each object what the API server adds to it."""
+ACCOUNT = "123456789012"
+NODE_SECURITY_GROUP = "sg-0123456789abcdef0"
+KUBECONFIG = '{"kind": "Config", "users": [{"user": {"token": "canary-token"}}]}'
+ZONES = ("eu-central-1a", "eu-central-1b", "eu-central-1c")
 
-    def __init__(self, generation: int) -> None:
+
+def _cloud(args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+    """The id that AWS gives, and what else it adds to a resource."""
+    kind = args.typ.rpartition(":")[2]
+    prefix = {"LaunchTemplate": "lt-", "FileSystem": "fs-", "AccessPoint": "fsap-"}.get(kind)
+    made = f"{args.name}-id" if prefix is None else prefix + args.name.encode().hex().ljust(17, "0")[:17]
+    files = f"arn:aws:elasticfilesystem:eu-central-1:{ACCOUNT}"
+    added = {
+        "Cluster": lambda: {"kubeconfigJson": KUBECONFIG, "clusterSecurityGroupId": NODE_SECURITY_GROUP},
+        "Role": lambda: {"arn": f"arn:aws:iam::{ACCOUNT}:role/{args.inputs['name']}"},
+        "Key": lambda: {"arn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/{args.name}"},
+        "NodeGroup": lambda: {
+            "resources": [{"autoscalingGroups": [{"name": f"eks-{args.inputs['nodeGroupNamePrefix']}0123"}]}]
+        },
+        "LaunchTemplate": lambda: {"latestVersion": 1},
+        "FileSystem": lambda: {"arn": f"{files}:file-system/{made}"},
+        "AccessPoint": lambda: {"arn": f"{files}:access-point/{made}"},
+        "Repository": lambda: {"repositoryUrl": f"{ACCOUNT}.dkr.ecr.invalid/{args.inputs['name']}"},
+    }.get(kind, dict)()
+    return made, added
+
+
+_EXISTING: dict[str, Any] = {
+    "vpcConfig": {
+        "clusterSecurityGroupId": NODE_SECURITY_GROUP,
+        "endpointPrivateAccess": True,
+        "endpointPublicAccess": False,
+        "publicAccessCidrs": [],
+        "securityGroupIds": [],
+        "subnetIds": [f"subnet-{number}" for number in range(4)],
+        "vpcId": "vpc-0123",
+    },
+    "endpoint": "https://example.invalid",
+    "certificateAuthorities": [{"data": "Y2VydGlmaWNhdGU="}],
+}
+
+
+def _asked(args: mocks.MockCallArgs) -> dict[str, Any]:
+    """What AWS answers."""
+    if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
+        return {"names": list(reversed(ZONES))}
+    if args.token == "aws:ec2/getSubnet:getSubnet":
+        return {"availabilityZone": ZONES[int(args.args["id"][-1]) % len(ZONES)]}
+    if args.token == "aws:eks/getCluster:getCluster":
+        return _EXISTING
+    raise AssertionError(f"the program asks for {args.token}, which no preview could answer")
+
+
+class _Mocks(pulumi.runtime.Mocks):
+    """Gives each object what the API server adds to it, and each resource of AWS what AWS adds if it is `known`."""
+
+    def __init__(self, generation: int, *, known: bool) -> None:
         self.generation = generation
+        self.known = known
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         state = dict(args.inputs)
+        if args.typ.startswith(("aws:", "eks:")):
+            made, added = _cloud(args)
+            if not self.known:
+                made, added = "", dict.fromkeys(added, rpc.UNKNOWN)
+            return made, {**state, **added}
         if "metadata" in state:
             state["metadata"] = {**state["metadata"], "uid": f"uid-of-{args.name}", "generation": self.generation}
         if args.typ == SERVICE:
@@ -111,7 +191,7 @@ class _Mocks(pulumi.runtime.Mocks):
         return f"{args.name}-id", state
 
     def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
-        raise AssertionError(f"the program asks for {args.token}, which no cluster of a preview could answer")
+        return _asked(args)
 
 
 class _Monitor(mocks.MockMonitor):
@@ -136,6 +216,9 @@ class _Monitor(mocks.MockMonitor):
                         for key in ("create", "update", "delete")
                         if getattr(request.customTimeouts, key)
                     },
+                    protect=request.protect,
+                    retained=request.retainOnDelete,
+                    ignored=frozenset(request.ignoreChanges),
                     inputs=rpc.deserialize_properties(request.object, keep_unknowns=True),
                 )
             )
@@ -152,12 +235,23 @@ class _Engine(mocks.MockEngine):
             self.warnings.append(request.message)
 
 
-def run(project: Path, config: Mapping[str, object], *, preview: bool = True, generation: int = 1) -> Graph:
-    """Runs the program. Whatever it raises comes out, with nothing registered if it ended before."""
+def run(  # noqa: PLR0913 - what a run is
+    project: Path,
+    config: Mapping[str, object],
+    *,
+    stack: str = "local",
+    preview: bool = True,
+    generation: int = 1,
+    known: bool = True,
+) -> Graph:
+    """Runs the program. Whatever it raises comes out, with nothing registered if it ended before.
+
+    Unless `known`, what AWS would add is not known, as at the preview of a first update.
+    """
     text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
-    given = _Mocks(generation)
+    given = _Mocks(generation, known=known)
     monitor, engine = _Monitor(given), _Engine()
-    pulumi.runtime.set_mocks(given, project="triton-fleet", stack="local", preview=preview, monitor=monitor)
+    pulumi.runtime.set_mocks(given, project="triton-fleet", stack=stack, preview=preview, monitor=monitor)
     pulumi.runtime.settings.SETTINGS.engine = engine
     pulumi.runtime.config.CONFIG.set({f"triton-fleet:{key}": value for key, value in text.items()})
 

@@ -306,16 +306,16 @@ def test_too_little_disk_for_a_new_cluster_is_refused(state: State, monkeypatch:
     free_gib = 7.94
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2**40, 2**39, int(free_gib * 2**30)))
     with pytest.raises(LocalError) as refused:
-        commands._require_disk(state)
+        commands.require_disk(state)
     assert str(refused.value) == (
         f"disk: 7.9 GiB free at {state.root}; the embedded cluster needs 8 GiB for the images of three nodes\n"
         "fix: free some room, or check the project out on a larger disk"
     )
     free_gib = 8.0
-    commands._require_disk(state)
+    commands.require_disk(state)
     free_gib = 1.0
     state.cluster.mkdir()
-    commands._require_disk(state)
+    commands.require_disk(state)
 
 
 @pytest.mark.parametrize(

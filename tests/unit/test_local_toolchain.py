@@ -143,7 +143,7 @@ def test_a_key_changes_with_how_the_tool_is_made(workplace: Workplace, tool: Too
 
 def test_every_tool_of_the_project_can_be_keyed_and_has_a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_FLEET_CACHE", "/cache")
-    assert set(TOOLS) == {*toolchain.PULUMI_TOOLS, *toolchain.CLUSTER_TOOLS}
+    assert set(TOOLS) == {*toolchain.PULUMI_TOOLS, *toolchain.CLUSTER_TOOLS, *toolchain.TEST_TOOLS}
     places = {name: toolchain.built(tool) for name, tool in TOOLS.items()}
     assert len({place.parent for place in places.values()}) == len(TOOLS)
     assert {place.name: str(place.parent.parent) for place in places.values()} == dict.fromkeys(TOOLS, "/cache/tools")

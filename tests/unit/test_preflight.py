@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet import preflight, settings
-from fleet.faults import Fault
+from fleet.faults import Fault, Refused
 from fleet.preflight import Preflight
 
 if TYPE_CHECKING:
@@ -572,3 +572,53 @@ def test_folders_out_of_reach(repository: str, faults: list[tuple[str, str, str,
     os.mkfifo(folder / "pipe/minilm/1/model.py")
     expected = refused(*(Fault(REPOSITORY, *fault) for fault in faults))
     assert verdict(folder, models=[model(repository=repository)]) == expected
+
+
+@pytest.mark.parametrize("runtime", ["tensorrt_llm", "llmapi", "vllm"])
+def test_a_prepared_model_without_known_answers_is_served_and_warned_of(runtime: str, folder: Path) -> None:
+    (folder / "model_repo/minilm/verification.json").unlink()
+    warning = Fault(
+        REPOSITORY,
+        "model_repo/minilm, without verification.json",
+        "a known input and its answer for each model",
+        "until then an update proves that the model is ready, not that it answers rightly",
+        "write model_repo/minilm/verification.json",
+    )
+    assert verdict(folder, models=[model(runtime=runtime)], environment="dev") == Preflight((), (warning,))
+
+
+def test_the_verdict_holds_what_is_said_of_clouds_memory_and_images(folder: Path) -> None:
+    made = verdict(
+        folder,
+        [{"name": "h100", "instance": {"instance_types": ["p5.48xlarge"]}, "nodes": {"min": 0, "max": 1}}],
+        [model(weights={"named": "llama-3-8b", "sequence": 10000})],
+        environment="prod",
+        cluster={
+            "source": "eks",
+            "region": "us-east-1",
+            "access": "public",
+            "network": {"vpc_cidr": "10.0.0.0/16"},
+            "protect": False,
+        },
+        store={"kind": "efs"},
+        images={"triton": "triton:1", "tools": "tools:1", "verification": "r/triton-fleet/verification:1"},
+    )
+    assert [fault.setting for fault in made.refusals] == ["cluster.public_cidrs", "images.verification"]
+    assert [fault.setting for fault in made.warnings] == ["models[0].weights.sequence", "cluster.protect"]
+
+
+def test_faults_of_settings_and_of_the_cloud_are_told_together(folder: Path) -> None:
+    raw = {
+        "environment": "prod",
+        "cluster": {"source": "eks", "region": "us-east-1", "access": "public", "network": {"vpc_cidr": "10.0.0.0/16"}},
+        "skus": [{"name": "h100", "instance": {"instance_types": ["p5.49xlarge"]}, "nodes": {"min": "0", "max": 1}}],
+        "models": [model()],
+        "images": {"triton": "triton:1", "tools": "tools:1"},
+    }
+    with pytest.raises(Refused) as told:
+        settings.load(raw, folder)
+    assert [fault.setting for fault in told.value.faults] == [
+        "skus[0].nodes.min",
+        "cluster.public_cidrs",
+        "store.kind",
+    ]

@@ -13,7 +13,7 @@ import yaml
 
 from fleet import preflight, settings
 from fleet.faults import Fault, Refused, path_text, shown
-from fleet.schema import Cluster, Images, Sku
+from fleet.schema import Images, KubeconfigCluster, Sku
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +46,7 @@ COMPLETE: Raw = {
     "skus": (
         {
             "name": "h100",
+            "instance": None,
             "gpu_product": "NVIDIA-H100-80GB-HBM3",
             "gpus_per_node": 8,
             "nodes": {"min": 1, "max": 2},
@@ -58,6 +59,7 @@ COMPLETE: Raw = {
         },
         {
             "name": "cpu",
+            "instance": None,
             "gpu_product": None,
             "gpus_per_node": 0,
             "nodes": {"min": 0, "max": 3},
@@ -77,12 +79,16 @@ COMPLETE: Raw = {
             "drain_timeout_s": 30,
             "shm_mib": 256,
             "resources": {"cpu": 1.0, "memory_mib": 2048},
+            "weights": None,
             "placements": ({"sku": "h100", "replicas": {"min": 1, "max": 4}},),
         },
     ),
     "images": {
         "triton": "example.com/triton:1",
         "tools": "example.com/tools:1",
+        "model_store": None,
+        "verification": None,
+        "ecr": False,
         "pull_policy": "IfNotPresent",
         "pull_secrets": (),
     },
@@ -195,7 +201,7 @@ FAULTS = [
                 "models[0].placments",
                 "a setting named 'placments'",
                 "a setting that exists: name, version, runtime, repository, tensor_parallel, pipeline_parallel, "
-                "load_timeout_s, drain_timeout_s, shm_mib, resources, placements",
+                "load_timeout_s, drain_timeout_s, shm_mib, resources, weights, placements",
                 MISSPELT,
                 "did you mean 'placements'?",
             ),
@@ -258,7 +264,9 @@ FAULTS = [
             Fault(
                 "cluster",
                 "nothing",
-                "an object with source, kubeconfig",
+                "an object of source kubeconfig with kubeconfig | of source eks with region, access, network; optional "
+                "name, kubernetes_version, public_cidrs, admins, log_types, log_retention_days, system_nodes, protect, "
+                "key_deletion_days, addons | of source eks_existing with name, region",
                 "the fleet runs on a cluster",
                 f"add it; {REFERENCE} 'cluster'",
             ),
@@ -266,14 +274,14 @@ FAULTS = [
                 "models",
                 "nothing",
                 "a list of 1 to 64, each an object with name, version, runtime, placements; optional repository, "
-                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources",
+                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights",
                 "a fleet without models serves nothing",
                 f"add it; {REFERENCE} 'models'",
             ),
             Fault(
                 "images",
                 "nothing",
-                "an object with triton, tools; optional pull_policy, pull_secrets",
+                "an object with triton, tools; optional model_store, verification, ecr, pull_policy, pull_secrets",
                 "pods run images",
                 f"add it; {REFERENCE} 'images'",
             ),
@@ -286,15 +294,16 @@ FAULTS = [
             Fault(
                 "store",
                 "'[1'",
-                "an object with optional kind, path, size_gib",
+                "an object of kind host_path with optional path, size_gib | of kind efs with optional size_gib, "
+                "throughput, backup, protect",
                 "models' files are kept somewhere",
                 f"correct it; {REFERENCE} 'store'",
             ),
             Fault(
                 "skus",
                 "{'name': 'x'}",
-                "a list of 1 to 32, each an object with name, nodes; optional gpu_product, gpus_per_node, labels, "
-                "taints",
+                "a list of 1 to 64, each an object with name, nodes; optional instance, gpu_product, gpus_per_node, "
+                "labels, taints",
                 "a fleet without nodes serves nothing",
                 f"correct it; {REFERENCE} 'skus'",
             ),
@@ -524,7 +533,7 @@ def test_most_odd_values_are_refused(folder: Path) -> None:
         pytest.param(lambda text: Images(triton=f"{text}@sha256:{'0' * 64}", tools="t:1").triton, True, id="both"),
         pytest.param(lambda text: Images(triton=f"{text}@sha256:0", tools="t:1").triton, False, id="short digest"),
         pytest.param(lambda text: Images(triton=f" {text}", tools="t:1").triton, False, id="space"),
-        pytest.param(lambda text: Cluster(source="kubeconfig", kubeconfig=text).kubeconfig, True, id="path"),
+        pytest.param(lambda text: KubeconfigCluster(source="kubeconfig", kubeconfig=text).kubeconfig, True, id="path"),
     ],
 )
 def test_references(make: Callable[[str], str], accepted: bool) -> None:  # noqa: FBT001 - a column of the table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet import pods, verification
+from fleet import names, pods, verification
 from fleet.verification import Check, Kind, ModelPlan, Node, Plan, Pod, Result, SkuPlan
 from services.verification import program as in_cluster
 from tests.unit.graph import local_settings
@@ -77,9 +77,63 @@ def test_the_plan_holds_what_the_settings_say(project: Path) -> None:
 
 def test_an_order_survives_its_way_through_the_config_map(project: Path) -> None:
     settings = local_settings(project)
-    manifest = verification.config_map(settings, "program", {"minilm": []})
+    manifest = verification.config_map(settings, "program", {"minilm": [{"output": "EMBEDDING"}]})
     order = verification.order(json.loads(json.dumps(manifest)))
     assert order == verification.Order(verification.plan(settings), manifest["metadata"]["name"])
+
+
+def test_a_model_without_known_answers_is_asked_whether_it_is_ready_and_no_more(project: Path) -> None:
+    settings = local_settings(project)
+    plan = verification.order(verification.config_map(settings, "program", {"minilm": []})).plan
+    assert plan.unproved == ("minilm",)
+    proved = plan.model_copy(update={"unproved": ()})
+    found = [Pod("minilm-a", "minilm", "a100-40gb", "node", "10.0.0.1", ready=True, gpus=1, waiting="")]
+    left_out = {one.name for one in verification.client_checks(proved, found)} - {
+        one.name for one in verification.client_checks(plan, found)
+    }
+    assert left_out == {
+        "replica/minilm-a/answer",
+        "service/minilm/answer/http",
+        "service/minilm/answer/grpc",
+        "service/minilm/spread",
+    }
+
+
+def test_what_is_not_verified_makes_no_other_plan(project: Path) -> None:
+    """A setting of images that verification does not run in, or that is not set, is not in the plan at all."""
+    planned = verification.plan(local_settings(project)).dump()
+    assert set(json.loads(planned)) == {"serving", "images", "deadline_s", "check_deadline_s", "models"}
+    assert set(json.loads(planned)["images"]) == {"triton", "tools", "pull_policy", "pull_secrets"}
+    assert verification.Plan.model_validate_json(planned) == verification.plan(local_settings(project))
+
+
+@pytest.mark.parametrize(
+    ("products", "results"),
+    [
+        ({}, []),
+        ({"n1": "A100", "n2": "A100"}, [("nodes/a100", True, "2 with A100")]),
+        ({"n1": "A100", "n2": "A10G"}, [("nodes/a100", False, "n2 has A10G, not A100")]),
+        ({"n1": None}, [("nodes/a100", False, "n1 has no GPU product, not A100")]),
+    ],
+)
+def test_the_product_that_a_node_found_is_the_one_that_its_sku_was_planned_for(
+    project: Path, products: dict[str, str | None], results: list[tuple[str, bool, str]]
+) -> None:
+    nodes = [
+        Node(name, {names.LABEL_SKU: "a100", **({} if product is None else {PRODUCT: product})}, ready=True, gpus=8)
+        for name, product in products.items()
+    ]
+    found = verification.placement(plan_of(project, A100), [], nodes, 0.5)
+    assert [(one.name, one.ok, one.reason) for one in found if one.name.startswith("nodes/")] == results
+
+
+@pytest.mark.parametrize(("status", "ok"), [("ACTIVE", True), ("DEGRADED", False), ("no answer within 5 s", False)])
+def test_an_add_on_works_when_eks_says_so(status: str, *, ok: bool) -> None:
+    result = verification.addon_result("vpc-cni", status, 0.1)
+    assert (result.name, result.ok, result.reason) == ("addon/vpc-cni", ok, status)
+    assert verification.first_look("triton-dev", [] if ok else [result]) == (
+        "" if ok else "kubectl -n kube-system get pods -o wide"
+    )
 
 
 @pytest.mark.parametrize(

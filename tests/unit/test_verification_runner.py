@@ -342,3 +342,43 @@ def test_only_another_digest_runs_verification_again(
     changes: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     assert Runner().diff("verification", olds, news).changes is changes
+
+
+def test_eks_is_asked_of_each_add_on_and_what_it_says_is_told(
+    order: Order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    aws = tmp_path / "aws"
+    aws.write_text(
+        f"""#!/bin/sh
+echo "$*" >> {asked}
+case "$*" in
+  *coredns*) echo DEGRADED;;
+  *kube-proxy*) echo "An error occurred (ResourceNotFoundException)" >&2; exit 254;;
+  *) echo ACTIVE;;
+esac
+"""
+    )
+    aws.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    addons = verification.ManagedAddons(cluster="fleet", region="eu-west-1", names=("vpc-cni", "coredns", "kube-proxy"))
+    results = runner.managed_addons(order.plan.model_copy(update={"addons": addons}))
+    assert [(one.name, one.ok, one.reason) for one in results] == [
+        ("addon/vpc-cni", True, "ACTIVE"),
+        ("addon/coredns", False, "DEGRADED"),
+        ("addon/kube-proxy", False, "An error occurred (ResourceNotFoundException)"),
+    ]
+    assert asked.read_text().splitlines()[0] == (
+        "eks describe-addon --region eu-west-1 --cluster-name fleet --addon-name vpc-cni "
+        "--query addon.status --output text"
+    )
+
+
+def test_without_the_aws_cli_an_add_on_has_not_been_proved(
+    order: Order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    addons = verification.ManagedAddons(cluster="fleet", region="eu-west-1", names=("vpc-cni",))
+    (result,) = runner.managed_addons(order.plan.model_copy(update={"addons": addons}))
+    assert (result.ok, result.reason) == (False, "the AWS CLI is not installed, which every kubeconfig of EKS needs")
+    assert runner.managed_addons(order.plan) == []

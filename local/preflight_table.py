@@ -1,0 +1,70 @@
+"""What preflight says of a stack's file, as rows and as a table; no engine, no cluster, no account."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from fleet import known_answers, model_repository, preflight, settings
+from fleet.faults import Refused
+from local import stack
+from local.state import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fleet.faults import Fault
+
+REFUSED: Final = "refused"
+WARNING: Final = "warning"
+COLUMNS: Final = ("verdict", "setting", "what")
+WIDTH_CHARS: Final = 120
+PARTS: Final = ("got", "limit", "why", "fix")
+
+
+def rows(name: str, project: Path = PROJECT) -> list[dict[str, str]]:
+    """One row per fault, refusals first, in the order that the program names them in."""
+    tracked = stack.tracked_settings(name, project)
+    config: dict[str, Any] = (yaml.safe_load(tracked.read_text()) or {}).get("config") or {}
+    refusals, warnings = _judged(stack.without_secure(config), project)
+    return [_row(REFUSED, fault) for fault in refusals] + [_row(WARNING, fault) for fault in warnings]
+
+
+def _judged(config: dict[str, Any], project: Path) -> tuple[Sequence[Fault], Sequence[Fault]]:
+    try:
+        loaded = settings.load(settings.from_config(config), project)
+    except Refused as refused:
+        return refused.faults, ()
+    verdict = preflight.check(loaded, project)
+    refusals = list(verdict.refusals)
+    for model in loaded.models if not refusals else ():
+        refusals += known_answers.read(model_repository.read(project, model.repository))[1]
+    return refusals, verdict.warnings
+
+
+def _row(verdict: str, fault: Fault) -> dict[str, str]:
+    return {"verdict": verdict, "setting": fault.setting, **{part: getattr(fault, part) for part in PARTS}}
+
+
+def table(name: str, rows: Sequence[dict[str, str]]) -> str:
+    """The rows below each other, wrapped to a terminal."""
+    counted = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (REFUSED, WARNING)}
+    summary = f"preflight of stack {name}: {counted[REFUSED]} refused, {counted[WARNING]} warnings"
+    if not rows:
+        return summary
+    first = max(len(COLUMNS[0]), *(len(row["verdict"]) for row in rows))
+    second = max(len(COLUMNS[1]), *(len(row["setting"]) for row in rows))
+    left = first + second + 4
+    lines = [f"{COLUMNS[0]:<{first}}  {COLUMNS[1]:<{second}}  {COLUMNS[2]}", "-" * WIDTH_CHARS]
+    for row in rows:
+        texts = [line for part in PARTS for line in _wrapped(part, row[part], max(WIDTH_CHARS - left, 40))]
+        lines.append(f"{row['verdict']:<{first}}  {row['setting']:<{second}}  {texts[0]}")
+        lines += [" " * left + text for text in texts[1:]]
+    return "\n".join([*lines, "-" * WIDTH_CHARS, summary])
+
+
+def _wrapped(part: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(f"{part + ':':<6} {text}", width, subsequent_indent=" " * 7, break_on_hyphens=False)

@@ -1,0 +1,53 @@
+"""The stand-in for the AWS CLI: it answers what this program asks of it, from the account that the stand-ins keep.
+
+aws eks describe-addon --region R --cluster-name C --addon-name A --query addon.status --output text
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ADDON = "aws:eks/addon:Addon"
+NOT_FOUND = 254
+"""Exit status of the AWS CLI when the service refuses: https://docs.aws.amazon.com/cli/latest/userguide/cli-usage-returncodes.html"""
+
+
+def addons(folder: Path) -> set[tuple[str, str]]:
+    """Cluster and name of each add-on in any stack's account."""
+    found = set()
+    for path in sorted(folder.glob("*.json")):
+        if path.name.endswith(".faults.json"):
+            continue
+        things = json.loads(path.read_text())["resources"].values()
+        found |= {
+            (thing["inputs"]["clusterName"], thing["inputs"]["addonName"]) for thing in things if thing["type"] == ADDON
+        }
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answers one command line; refuses any other."""
+    parser = argparse.ArgumentParser(prog="aws", description=__doc__)
+    parser.add_argument("service", choices=["eks"])
+    parser.add_argument("operation", choices=["describe-addon"])
+    for option in ("--region", "--cluster-name", "--addon-name"):
+        parser.add_argument(option, required=True)
+    parser.add_argument("--query", choices=["addon.status"], required=True)
+    parser.add_argument("--output", choices=["text"], required=True)
+    asked = parser.parse_args(arguments)
+    if (asked.cluster_name, asked.addon_name) in addons(Path(os.environ["TRITON_FLEET_ACCOUNT"])):
+        sys.stdout.write("ACTIVE\n")
+        return 0
+    sys.stderr.write(
+        "An error occurred (ResourceNotFoundException) when calling the DescribeAddon operation: "
+        f"No addon: {asked.addon_name} found in cluster: {asked.cluster_name}\n"
+    )
+    return NOT_FOUND
