@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     prepare = command.add_parser("prepare", help="label, taint and patch the nodes of another cluster")
     prepare.add_argument("--cluster", type=Path, required=True)
     prepare.add_argument("--simulate-gpus", action="store_true")
+    prepare.add_argument("--nodes", default="", help="the nodes to change, separated by commas, instead of a choice")
     prepare.add_argument("--yes", action="store_true", help="do not ask")
     measure = command.add_parser("bench", help="the benchmarks, into reports/bench.json")
     measure.add_argument("--only", metavar="NAME", help=f"run one: {', '.join(bench.BENCHMARKS)}")
@@ -69,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
                     _progress,
                     simulate_gpus=arguments.simulate_gpus,
                     assume_yes=arguments.yes,
+                    nodes=[name for name in arguments.nodes.split(",") if name],
                 )
             case "bench":
                 bench.run(state, arguments.only, _progress)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,9 @@ def images(export: Path | None, progress: Progress) -> None:
         build.export(export, cache_folder(), progress, binaries)
 
 
-def prepare_cluster(cluster: Path, progress: Progress, *, simulate_gpus: bool, assume_yes: bool) -> None:
+def prepare_cluster(
+    cluster: Path, progress: Progress, *, simulate_gpus: bool, assume_yes: bool, nodes: Sequence[str] = ()
+) -> None:
     """Label, taint and patch the nodes of another cluster, after asking."""
     require_cluster(cluster)
     if not simulate_gpus:
@@ -137,7 +139,7 @@ def prepare_cluster(cluster: Path, progress: Progress, *, simulate_gpus: bool, a
             "make prepare has nothing to do: it only simulates GPUs",
             fix="add SIMULATE_GPUS=1, or label and taint the GPU nodes yourself as docs/architecture.md says",
         )
-    plan = prepare.plan_nodes(cluster, topology.NODES)
+    plan = prepare.plan_nodes(cluster, topology.NODES, nodes)
     progress(f"prepare: on the cluster {prepare.server_of(cluster)}")
     for node_name, simulated in plan:
         progress(f"  {node_name}: {simulated.gpus} x {simulated.gpu_product} (simulated), its labels and its taint")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
+# The nodes on which the images are; others may be named as their owner likes.
+NODES = "NODES=gpu-a100-40gb,gpu-h100-80gb"
+
 GPU_LABELS = ("nvidia.com/gpu", "nvidia.com/gpu.present", "nvidia.com/gpu.product")
 
 
@@ -80,9 +83,9 @@ def test_prepare_then_up_then_down_on_the_other_cluster(checkout: Checkout, bare
     assert imported.returncode == 0, imported.stderr
 
     mine = {item["metadata"]["uid"] for item in checkout.objects("deployments")}
-    prepared = checkout.make("prepare", cluster, "SIMULATE_GPUS=1", stdin="y\n")
+    prepared = checkout.make("prepare", cluster, "SIMULATE_GPUS=1", NODES, stdin="y\n")
     assert prepared.status == 0, prepared.text
-    again = checkout.make("prepare", cluster, "SIMULATE_GPUS=1", "YES=1")
+    again = checkout.make("prepare", cluster, "SIMULATE_GPUS=1", NODES, "YES=1")
     assert again.status == 0, again.text
     up = checkout.make("up", cluster)
     assert up.status == 0, up.text[-4000:]

@@ -136,6 +136,28 @@ def test_nodes_are_chosen(api: Api, nodes: list[client.V1Node], a100: str, h100:
     assert api.patches == []
 
 
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        pytest.param(("b", "a"), "", id="in the order of the GPUs"),
+        pytest.param(("b", "x"), "NODES=b,x: no worker node is x", id="unknown"),
+        pytest.param(("b", "b"), "NODES=b,b: 2 different nodes are needed", id="the same twice"),
+        pytest.param(("b",), "NODES=b: 2 different nodes are needed", id="too few"),
+    ],
+)
+def test_nodes_can_be_named(api: Api, named: tuple[str, ...], text: str) -> None:
+    api.nodes = [node("a"), node("b"), node("c")]
+    if not text:
+        plan = prepare.plan_nodes(KUBECONFIG, NODES, named)
+        assert [(name, planned.gpu_product) for name, planned in plan] == [("b", A100), ("a", H100)]
+        return
+    with pytest.raises(LocalError) as refused:
+        prepare.plan_nodes(KUBECONFIG, NODES, named)
+    assert str(refused.value) == (
+        f"prepare: {text}\nfix: name 2 of a, b, c: the one for {A100}, then the one for {H100}"
+    )
+
+
 TOO_FEW = (
     "{} worker nodes; 2 become GPU nodes and one must stay without GPUs\n"
     "fix: use a cluster with at least 3 worker nodes"
