@@ -96,9 +96,7 @@ def main() -> None:
     )
     fleet = TritonFleet(
         "fleet",
-        TritonFleetArgs(
-            stack, admitted.folders, store.filled, cluster.provider, cluster.kubeconfig, serving.namespace
-        ),
+        TritonFleetArgs(stack, admitted.folders, store.filled, cluster.provider, cluster.kubeconfig, serving.namespace),
     )
     proof = Verification(
         "verification",

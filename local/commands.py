@@ -61,14 +61,14 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
 
 def down(state: State, cluster: Path | None, progress: Progress) -> None:
     """Destroy the stack, then stop the embedded cluster and remove all it made."""
+    if cluster is not None:
+        require_cluster(cluster)
     with _alone(state):
         running = Handle.read(state)
         reachable = cluster or (state.kubeconfig if running and running.alive and state.kubeconfig.exists() else None)
         home = stack.backend_home(state, cluster)
         failure: LocalError | None = None
         if reachable is not None and (home / "backend").exists():
-            if cluster is not None:
-                require_cluster(cluster)
             opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=reachable)
             progress("pulumi: destroy")
             if opened.with_settings("destroy", "--yes", "--skip-preview").returncode != 0:
@@ -99,6 +99,8 @@ def preview(name: str, state: State, progress: Progress) -> None:
 
 def verify(name: str, state: State, cluster: Path | None, progress: Progress) -> None:
     """Run the verification again, on the plan that the stack's last update verified."""
+    if cluster is not None:
+        require_cluster(cluster)
     with _alone(state):
         opened = stack.open_stack(name, state, progress, cluster=cluster)
         document = stack.exported(opened)
@@ -181,11 +183,13 @@ def require_cluster(kubeconfig: Path) -> None:
     try:
         document = yaml.safe_load(kubeconfig.read_text())
         servers = [entry["cluster"]["server"] for entry in document["clusters"]]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+        servers = []
+    if not servers:
         raise LocalError(
-            f"CLUSTER={kubeconfig}: this is no kubeconfig file ({type(error).__name__})",
+            f"CLUSTER={kubeconfig}: this is no kubeconfig file: it names no cluster with a server",
             fix="name a file that `kubectl --kubeconfig=<file> get nodes` accepts",
-        ) from error
+        )
     answer = prepare.api_error(kubeconfig)
     if answer is not None:
         raise LocalError(

@@ -90,6 +90,8 @@ def test_prepare_then_up_then_down_on_the_other_cluster(checkout: Checkout, bare
     up = checkout.make("up", cluster)
     assert up.status == 0, up.text[-4000:]
     assert len(bare.triton_pods()) == 2
+    verify = checkout.make("verify", cluster)
+    assert verify.status == 0, verify.text[-3000:]
     down = checkout.make("down", cluster)
     assert down.status == 0, down.text[-3000:]
     namespaces = json.loads(bare.kubectl("get", "namespaces", "--output=json"))["items"]
