@@ -55,9 +55,9 @@ verify: .venv ## run the verification again (STACK=local): table, exit status, r
 images: .venv ## build the images (EXPORT=<folder> writes their archives there; PUSH=<registry> builds our programs' and pushes them)
 	@$(PY) -m local $(if $(STATE),--state "$(STATE)") images $(if $(EXPORT),--export "$(EXPORT)") $(if $(PUSH),--push "$(PUSH)") $(if $(BASE),--base "$(BASE)")
 
-prepare: .venv ## label, taint and patch nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (YES=1: do not ask)
+prepare: .venv ## label, taint and patch nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (NODES=<name>,<name> chooses them, YES=1 does not ask)
 	@test -n "$(CLUSTER)" || { echo 'error: make prepare needs CLUSTER=<kubeconfig file>' >&2; exit 1; }
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") prepare --cluster "$(CLUSTER)" $(if $(SIMULATE_GPUS),--simulate-gpus) $(if $(YES),--yes)
+	@$(PY) -m local $(if $(STATE),--state "$(STATE)") prepare --cluster "$(CLUSTER)" $(if $(SIMULATE_GPUS),--simulate-gpus) $(if $(NODES),--nodes "$(NODES)") $(if $(YES),--yes)
 
 bench: .venv ## the benchmarks, into reports/bench.json (ONLY=<name> runs one)
 	@$(PY) -m local $(if $(STATE),--state "$(STATE)") bench $(if $(ONLY),--only "$(ONLY)")

@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     prepare = command.add_parser("prepare", help="label, taint and patch the nodes of another cluster")
     prepare.add_argument("--cluster", type=Path, required=True)
     prepare.add_argument("--simulate-gpus", action="store_true")
+    prepare.add_argument("--nodes", default="", help="the nodes to change, separated by commas, instead of a choice")
     prepare.add_argument("--yes", action="store_true", help="do not ask")
     measure = command.add_parser("bench", help="the benchmarks, into reports/bench.json")
     measure.add_argument("--only", metavar="NAME", help=f"run one: {', '.join(bench.BENCHMARKS)}")
@@ -85,6 +86,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
         _progress,
         simulate_gpus=given.simulate_gpus,
         assume_yes=given.yes,
+        nodes=[name for name in given.nodes.split(",") if name],
     ),
     "bench": lambda given, state: bench.run(state, given.only, _progress),
 }

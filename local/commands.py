@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,14 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
 
 def down(state: State, cluster: Path | None, progress: Progress) -> None:
     """Destroy the stack, then stop the embedded cluster and remove all it made."""
+    if cluster is not None:
+        require_cluster(cluster)
     with alone(state):
         running = Handle.read(state)
         reachable = cluster or (state.kubeconfig if running and running.alive and state.kubeconfig.exists() else None)
         home = stack.backend_home(state, cluster)
         failure: LocalError | None = None
         if reachable is not None and (home / "backend").exists():
-            if cluster is not None:
-                require_cluster(cluster)
             opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=reachable)
             progress("pulumi: destroy")
             if opened.with_settings("destroy", "--yes", "--skip-preview").returncode != 0:
@@ -138,6 +138,8 @@ def preflight(name: str, progress: Progress) -> None:
 
 def verify(name: str, state: State, cluster: Path | None, progress: Progress) -> None:
     """Run the verification again, on the plan that the stack's last update verified."""
+    if cluster is not None:
+        require_cluster(cluster)
     with alone(state):
         opened = stack.open_stack(name, state, progress, cluster=cluster)
         if not run_verification(opened):
@@ -175,7 +177,9 @@ def images(export: Path | None, progress: Progress) -> None:
         build.export(export, cache_folder(), progress, binaries)
 
 
-def prepare_cluster(cluster: Path, progress: Progress, *, simulate_gpus: bool, assume_yes: bool) -> None:
+def prepare_cluster(
+    cluster: Path, progress: Progress, *, simulate_gpus: bool, assume_yes: bool, nodes: Sequence[str] = ()
+) -> None:
     """Label, taint and patch the nodes of another cluster, after asking."""
     require_cluster(cluster)
     if not simulate_gpus:
@@ -183,7 +187,7 @@ def prepare_cluster(cluster: Path, progress: Progress, *, simulate_gpus: bool, a
             "make prepare has nothing to do: it only simulates GPUs",
             fix="add SIMULATE_GPUS=1, or label and taint the GPU nodes yourself as docs/architecture.md says",
         )
-    plan = prepare.plan_nodes(cluster, topology.NODES)
+    plan = prepare.plan_nodes(cluster, topology.NODES, nodes)
     progress(f"prepare: on the cluster {prepare.server_of(cluster)}")
     for node_name, simulated in plan:
         progress(f"  {node_name}: {simulated.gpus} x {simulated.gpu_product} (simulated), its labels and its taint")
@@ -225,11 +229,13 @@ def require_cluster(kubeconfig: Path) -> None:
     try:
         document = yaml.safe_load(kubeconfig.read_text())
         servers = [entry["cluster"]["server"] for entry in document["clusters"]]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+        servers = []
+    if not servers:
         raise LocalError(
-            f"CLUSTER={kubeconfig}: this is no kubeconfig file ({type(error).__name__})",
+            f"CLUSTER={kubeconfig}: this is no kubeconfig file: it names no cluster with a server",
             fix="name a file that `kubectl --kubeconfig=<file> get nodes` accepts",
-        ) from error
+        )
     answer = prepare.api_error(kubeconfig)
     if answer is not None:
         raise LocalError(

@@ -29,6 +29,7 @@ RANGE_VARIABLE = "TRITON_FLEET_RANGE"
 API_DEADLINE_S = 90.0
 NODES_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 30.0
+KUBECTL_TIMEOUT_S = 60.0
 LOG_LINES_SHOWN = 15
 RESTARTS_TOLERATED = 4
 """A component may wait for another by failing; one that was restarted more often is broken."""
@@ -384,14 +385,12 @@ def ready_nodes(running: Handle) -> set[str]:
 def kubectl(state: State, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """Our own kubectl on the cluster of `state`; never the ambient kubeconfig."""
     binaries = json.loads((state.cluster / "described.json").read_text())["binaries"]
-    return subprocess.run(
-        [binaries["kube"], "kubectl", f"--kubeconfig={state.kubeconfig}", "--request-timeout=10s", *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    argv = [binaries["kube"], "kubectl", f"--kubeconfig={state.kubeconfig}", "--request-timeout=10s", *arguments]
+    try:
+        return subprocess.run(argv, input=text, capture_output=True, text=True, check=False, timeout=KUBECTL_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        said = f"no answer within {KUBECTL_TIMEOUT_S:.0f} s"
+        return subprocess.CompletedProcess(argv, returncode=1, stdout="", stderr=said)
 
 
 def _restarts(running: Handle) -> dict[str, int]:

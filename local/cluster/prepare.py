@@ -119,8 +119,9 @@ def server_of(kubeconfig: Path) -> str:
         return str(api_client.configuration.host)
 
 
-def plan_nodes(kubeconfig: Path, simulated: Sequence[Node]) -> list[tuple[str, Node]]:
-    """Which node of a cluster is to pretend which GPUs: those that already do first, then the others by name.
+def plan_nodes(kubeconfig: Path, simulated: Sequence[Node], named: Sequence[str] = ()) -> list[tuple[str, Node]]:
+    """Which node of a cluster is to pretend which GPUs: those named, in the order of the GPUs; where none are,
+    those that already do first, then the others by name, last first.
 
     One node must stay without a GPU taint, for everything that is no model server.
     """
@@ -142,6 +143,8 @@ def plan_nodes(kubeconfig: Path, simulated: Sequence[Node]) -> list[tuple[str, N
             f"prepare: these nodes have GPUs of their own: {', '.join(real)}",
             fix="leave SIMULATE_GPUS out: real GPUs are announced by the device plugin",
         )
+    if named:
+        return _plan_named(named, wanted, [node.metadata.name for node in schedulable])
     plan: list[tuple[str, Node]] = []
     free = list(schedulable)
     for node in wanted:
@@ -157,6 +160,18 @@ def plan_nodes(kubeconfig: Path, simulated: Sequence[Node]) -> list[tuple[str, N
         free.remove(chosen)
         plan.append((chosen.metadata.name, node))
     return plan
+
+
+def _plan_named(named: Sequence[str], wanted: Sequence[Node], workers: Sequence[str]) -> list[tuple[str, Node]]:
+    unknown = [name for name in named if name not in workers]
+    if unknown or len(set(named)) != len(wanted):
+        problem = f"no worker node is {', '.join(unknown)}" if unknown else f"{len(wanted)} different nodes are needed"
+        order = ", then ".join(f"the one for {node.gpu_product}" for node in wanted)
+        raise LocalError(
+            f"prepare: NODES={','.join(named)}: {problem}",
+            fix=f"name {len(wanted)} of {', '.join(workers)}: {order}",
+        )
+    return list(zip(named, wanted, strict=True))
 
 
 def _product(node: client.V1Node) -> str | None:

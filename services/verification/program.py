@@ -10,6 +10,7 @@ behind `@check `; all other lines are for people. Its exit status says only whet
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -55,12 +56,11 @@ class Client(Protocol):
 
 def array(given: dict[str, Any]) -> Any:
     """An input's values as tritonclient takes them."""
-    import numpy as np
-
+    numpy: Any = importlib.import_module("numpy")
     kinds = {"BOOL": "bool", "BYTES": "object", "FP16": "float16", "FP32": "float32", "FP64": "float64"}
     kind = kinds.get(given["datatype"], given["datatype"].lower())
     values = [value.encode() if isinstance(value, str) else value for value in given["data"]]
-    return np.array(values, dtype=np.dtype(kind)).reshape(given["shape"])
+    return numpy.array(values, dtype=numpy.dtype(kind)).reshape(given["shape"])
 
 
 def flat(output: Any, name: str) -> list[Any]:

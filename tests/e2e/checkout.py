@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_S = 900
@@ -38,6 +38,9 @@ class Done:
 @dataclass
 class Checkout:
     """A working copy in its own folder; `log` collects what its commands print, for reading after a failure."""
+
+    succeeded: ClassVar[list[tuple[str, ...]]] = []
+    """Arguments of every make that ended well, in whichever copy."""
 
     folder: Path
     log: Path = field(init=False)
@@ -66,7 +69,10 @@ class Checkout:
 
     def make(self, *arguments: str, environment: dict[str, str] | None = None, stdin: str = "") -> Done:
         """Run make in the copy; prints nothing itself, keeps everything in the log."""
-        return self.run(["make", "--no-print-directory", *arguments], environment=environment, stdin=stdin)
+        done = self.run(["make", "--no-print-directory", *arguments], environment=environment, stdin=stdin)
+        if done.status == 0:
+            self.succeeded.append(arguments)
+        return done
 
     def run(self, argv: list[str], environment: dict[str, str] | None = None, stdin: str = "") -> Done:
         began = time.monotonic()

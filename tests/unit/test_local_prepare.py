@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +43,7 @@ def node(
         labels[f"node-role.kubernetes.io/{role}"] = ""
     return client.V1Node(
         metadata=client.V1ObjectMeta(
-            name=name, labels=labels or None, annotations={SIMULATED: str(gpus)} if simulated else None
+            name=name, labels=labels or None, annotations={"ttl": "0", **({SIMULATED: str(gpus)} if simulated else {})}
         ),
         spec=client.V1NodeSpec(),
         status=client.V1NodeStatus(capacity={"cpu": "4", "nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "4"}),
@@ -134,6 +137,28 @@ def test_nodes_are_chosen(api: Api, nodes: list[client.V1Node], a100: str, h100:
         (h100, H100, 8),
     ]
     assert api.patches == []
+
+
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        pytest.param(("b", "a"), "", id="in the order of the GPUs"),
+        pytest.param(("b", "x"), "NODES=b,x: no worker node is x", id="unknown"),
+        pytest.param(("b", "b"), "NODES=b,b: 2 different nodes are needed", id="the same twice"),
+        pytest.param(("b",), "NODES=b: 2 different nodes are needed", id="too few"),
+    ],
+)
+def test_nodes_can_be_named(api: Api, named: tuple[str, ...], text: str) -> None:
+    api.nodes = [node("a"), node("b"), node("c")]
+    if not text:
+        plan = prepare.plan_nodes(KUBECONFIG, NODES, named)
+        assert [(name, planned.gpu_product) for name, planned in plan] == [("b", A100), ("a", H100)]
+        return
+    with pytest.raises(LocalError) as refused:
+        prepare.plan_nodes(KUBECONFIG, NODES, named)
+    assert str(refused.value) == (
+        f"prepare: {text}\nfix: name 2 of a, b, c: the one for {A100}, then the one for {H100}"
+    )
 
 
 TOO_FEW = (
@@ -275,6 +300,28 @@ def test_a_cluster_that_refuses_says_how(cluster_file: Path) -> None:
         warnings.filterwarnings("ignore", "HTTPResponse.getheaders", DeprecationWarning)  # the client's own
         assert prepare.api_error(cluster_file) == "HTTP 401 Unauthorized"
     assert prepare.server_of(cluster_file).startswith("http://127.0.0.1:")
+
+
+def test_a_cluster_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
+    """Each time costs the user the whole deadline."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked: list[object] = []
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, address = listener.accept()
+                    asked.append(address)
+                    connection.close()
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        path = cluster(tmp_path / "kubeconfig", clusters=[{"name": "c", "cluster": {"server": address}}])
+        assert prepare.api_error(path) is not None
+        assert len(asked) == 1
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 # Why pods fail

@@ -235,10 +235,6 @@ def test_state_and_outputs_are_read_or_an_error(
 # What the commands refuse and find
 
 
-def clusterless(path: Path) -> None:
-    path.write_text("apiVersion: v1\nkind: Config\nclusters: []\n")
-
-
 @pytest.mark.parametrize(
     ("write", "text"),
     [
@@ -255,25 +251,19 @@ def clusterless(path: Path) -> None:
         *(
             pytest.param(
                 lambda path, content=content: path.write_bytes(content),
-                "CLUSTER={0}: this is no kubeconfig file (" + error + ")\n"
+                "CLUSTER={0}: this is no kubeconfig file: it names no cluster with a server\n"
                 "fix: name a file that `kubectl --kubeconfig=<file> get nodes` accepts",
                 id=name,
             )
-            for name, content, error in (
-                ("bytes", b"\xff\xfe\x00", "UnicodeDecodeError"),
-                ("no yaml", b"a: [", "ParserError"),
-                ("empty", b"", "TypeError"),
-                ("a list", b"- clusters", "TypeError"),
-                ("other yaml", b"kind: Pod", "KeyError"),
-                ("a cluster without server", b"clusters: [{name: a, cluster: {}}]", "KeyError"),
+            for name, content in (
+                ("bytes", b"\xff\xfe\x00"),
+                ("no yaml", b"a: ["),
+                ("empty", b""),
+                ("a list", b"- clusters"),
+                ("other yaml", b"kind: Pod"),
+                ("no cluster", b"apiVersion: v1\nkind: Config\nclusters: []\n"),
+                ("a cluster without server", b"clusters: [{name: a, cluster: {}}]"),
             )
-        ),
-        pytest.param(
-            clusterless,
-            "CLUSTER={0}: the cluster  does not answer: the file is not usable: "
-            "Invalid kube-config file. Expected key current-context in {0}\n"
-            "fix: check it with `kubectl --kubeconfig={0} get nodes`",
-            id="no cluster",
         ),
         pytest.param(
             lambda path: path.write_text(
