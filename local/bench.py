@@ -129,7 +129,7 @@ class Bench:
         shutil.copyfile(PROJECT / "Pulumi.yaml", home / "project" / "Pulumi.yaml")
         config = yaml.safe_load(stack.tracked_settings("prod").read_text())["config"]
         (home / "project" / "Pulumi.prod.yaml").write_text(yaml.safe_dump({"config": with_skus(config, skus)}))
-        rehearsed = stack.Rehearsed(home / "account", home / "no-cluster")
+        rehearsed = stack.Rehearsed(home / "account", home / "no-cluster", plans_only=True)
         opened = stack.open_stack("prod", State(home), self.progress, rehearsed=rehearsed, project=home / "project")
         peak = _Peak()
         began = time.monotonic()

@@ -291,7 +291,7 @@ def _offline(name: str, state: State, progress: Progress) -> Iterator[stack.Stac
     home = State(state.root / "preview" / name)
     absent = home.root / "no-cluster"
     with alone(home):
-        rehearsed = stack.Rehearsed(home.root / "account", absent, stack.without_cluster)
+        rehearsed = stack.Rehearsed(home.root / "account", absent, stack.without_cluster, plans_only=True)
         progress(f"stack {name}: the plan of a first update; no cluster is asked, and AWS is played by stand-ins")
         # The account of a preview that died must not be this one's; what else the stand-ins keep there is a cache.
         (rehearsed.account / f"{name}.json").unlink(missing_ok=True)

@@ -278,10 +278,11 @@ def _refused(phase: Phase, opened: stack.Stack, protected: Sequence[str]) -> Pha
     done = opened.with_settings("destroy", "--yes", capture=True)
     text = done.stdout + done.stderr
     named = [urn for urn in protected if urn in text or urn.rpartition("::")[2] in text]
-    ok = done.returncode != 0 and bool(named) and len(_resources(opened)) == count
+    lost = count - len(_resources(opened))
+    ok = done.returncode != 0 and bool(named) and lost == 0
     if not ok:
         print(text[-4000:])
-    return replace(phase.counted(_changes(opened)), ok=ok, left=tuple(protected))
+    return replace(phase, ok=ok, deleted=lost, left=tuple(protected))
 
 
 def _unprotected(phase: Phase, opened: stack.Stack) -> Phase:

@@ -24,9 +24,9 @@ def addons(folder: Path) -> set[tuple[str, str]]:
     """Cluster and name of each add-on in any stack's account."""
     found = set()
     for path in sorted(folder.glob("*.json")):
-        if path.name.endswith(".faults.json"):
-            continue
-        things = json.loads(path.read_text())["resources"].values()
+        document = json.loads(path.read_text())
+        # Beside the accounts lie ordered faults, and a cache of what types there are.
+        things = document["resources"].values() if isinstance(document, dict) and "resources" in document else ()
         found |= {
             (thing["inputs"]["clusterName"], thing["inputs"]["addonName"]) for thing in things if thing["type"] == ADDON
         }

@@ -538,18 +538,6 @@ def test_nodes_with_efa_are_in_the_clusters_group_and_in_one_that_lets_itself_in
     assert group.inputs["subnetIds"] == ["private-0-id"]
 
 
-def test_a_zone_that_the_network_is_not_in_is_refused(project: Path) -> None:
-    config = _prod(project)
-    config["cluster"]["network"] = {
-        "vpc_id": f"vpc-{1:017x}",
-        "private_subnet_ids": [f"subnet-{number:017x}" for number in range(2)],
-    }
-    config["cluster"]["region"] = "eu-central-1"
-    config["skus"][0]["instance"] |= {"zone": graph.ZONES[2]}
-    with pytest.raises(graph.Refusal, match="no subnet is in eu-central-1c, only in eu-central-1a, eu-central-1b"):
-        graph.run(project, config, stack="prod")
-
-
 def test_a_kubeconfig_for_a_stack_that_is_not_reached_by_one_is_refused(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
