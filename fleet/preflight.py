@@ -41,8 +41,8 @@ RUNTIMES_PREPARED: Final = frozenset({"tensorrt_llm", "llmapi", "vllm"})
 
 _Part = TypeVar("_Part", bound=Model)
 _Kind = TypeVar("_Kind")
-_CLUSTER: Final[TypeAdapter[Cluster]] = TypeAdapter(Cluster)  # type: ignore[arg-type] # a union has no type of its own
-_STORE: Final[TypeAdapter[Store]] = TypeAdapter(Store)  # type: ignore[arg-type]
+_CLUSTER: Final[TypeAdapter[Cluster]] = TypeAdapter(Cluster)
+_STORE: Final[TypeAdapter[Store]] = TypeAdapter(Store)
 
 
 @dataclass(frozen=True, slots=True)
