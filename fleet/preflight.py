@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -41,8 +41,9 @@ RUNTIMES_PREPARED: Final = frozenset({"tensorrt_llm", "llmapi", "vllm"})
 
 _Part = TypeVar("_Part", bound=Model)
 _Kind = TypeVar("_Kind")
-_CLUSTER: Final[TypeAdapter[Cluster]] = TypeAdapter(Cluster)
-_STORE: Final[TypeAdapter[Store]] = TypeAdapter(Store)
+# A union has no type of its own: mypy refuses it here or not by what its cache holds.
+_CLUSTER: Final[TypeAdapter[Cluster]] = TypeAdapter(cast("Any", Cluster))
+_STORE: Final[TypeAdapter[Store]] = TypeAdapter(cast("Any", Store))
 
 
 @dataclass(frozen=True, slots=True)
