@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 PROJECT = Path(__file__).resolve().parents[2]
+FOLDER = PROJECT / ".fleet" / "e2e"
+"""In the project, so that it lies on the disk that was measured, and always the same, so that a run that was
+killed is cleared by the next."""
 COMMAND_TIMEOUT_S = 900
 REQUEST_TIMEOUT_S = 10
 

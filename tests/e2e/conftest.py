@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e import machine
-from tests.e2e.checkout import PROJECT, Checkout
+from tests.e2e.checkout import FOLDER, Checkout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-FOLDER = PROJECT / ".fleet" / "e2e"
-"""In the project, so that it lies on the disk that was measured, and always the same, so that a run that was
-killed is cleared by the next."""
 
 
 def fresh_copy(folder: Path) -> Checkout:

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.e2e import machine
-from tests.e2e.checkout import PROJECT
-from tests.e2e.conftest import FOLDER, fresh_copy
+from tests.e2e.checkout import FOLDER, PROJECT
+from tests.e2e.conftest import fresh_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,8 @@ import pytest
 from local.cluster.handle import Handle
 from local.state import State
 from tests.e2e import machine
-from tests.e2e.conftest import FOLDER, fresh_copy
+from tests.e2e.checkout import FOLDER
+from tests.e2e.conftest import fresh_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

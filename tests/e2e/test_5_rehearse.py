@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e import machine
-from tests.e2e.conftest import FOLDER, fresh_copy
+from tests.e2e.checkout import FOLDER
+from tests.e2e.conftest import fresh_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
