@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from typing import TYPE_CHECKING
@@ -138,3 +139,11 @@ def test_a_preview_needs_no_cluster_and_plans_everything(fresh: Checkout) -> Non
     assert not (fresh.folder / ".fleet" / "cluster").exists()
     # Pulumi writes the salt of a stack's secrets into its settings file; the tracked one must stay as it is.
     assert (fresh.folder / "Pulumi.local.yaml").read_text() == (PROJECT / "Pulumi.local.yaml").read_text()
+
+
+def test_prod_can_be_looked_at_without_an_account(fresh: Checkout) -> None:
+    for target in ("preflight", "preview", "render"):
+        done = fresh.make(target, "STACK=prod")
+        assert done.status == 0, done.text[-3000:]
+    registered = json.loads((fresh.folder / "rendered" / "prod" / "resources.json").read_text())
+    assert {"aws:efs/fileSystem:FileSystem", "aws:eks/nodeGroup:NodeGroup"} <= {one["type"] for one in registered}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e import machine
-from tests.e2e.checkout import Checkout, infer, kill_hard
-from tests.readme_commands import README_COMMANDS
+from tests.e2e.checkout import infer, kill_hard
+
+if TYPE_CHECKING:
+    from tests.e2e.checkout import Checkout
 
 pytestmark = pytest.mark.e2e
 
@@ -61,15 +64,3 @@ def test_a_full_turn_ends_with_a_destroy_that_leaves_nothing(checkout: Checkout,
     assert " deleted" in down.text
     assert machine.difference(before, machine.snapshot()) == {}
     assert any(store.rglob("config.pbtxt")), "the store is retained"
-
-
-def test_every_command_of_the_readme_was_run() -> None:
-    """By the tests before this one: the same target, with at least the variables that the README gives it."""
-    ran = [(command[0], {word.partition("=")[0] for word in command[1:]}) for command in Checkout.succeeded]
-
-    def was_run(command: str) -> bool:
-        _, target, *variables = command.split()
-        wanted = {word.partition("=")[0] for word in variables}
-        return any(target == done and wanted <= given for done, given in ran)
-
-    assert [command for command in README_COMMANDS if not was_run(command)] == []
