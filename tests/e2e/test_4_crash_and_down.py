@@ -18,16 +18,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 
+def remains(before: dict[str, list[str]]) -> dict[str, list[str]]:
+    return machine.difference(before, machine.snapshot())
+
+
 def test_a_killed_cluster_leaves_no_process_and_comes_back_with_its_stack(
     checkout: Checkout, before: dict[str, list[str]]
 ) -> None:
     recorded = json.loads((checkout.folder / ".fleet" / "cluster" / "process.json").read_text())
     kill_hard(recorded["pid"])
+    # cgroups are the machine's: the next start or stop removes them. Everything else goes with the process.
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and machine.difference(before, machine.snapshot()).keys() - {"cgroups"}:
+    while left := {kind: lines for kind, lines in remains(before).items() if kind != "cgroups"}:
+        assert time.monotonic() < deadline, left
         time.sleep(0.5)
-    # cgroups are the machine's: the next start or stop removes them. Everything else went with the process.
-    assert machine.difference(before, machine.snapshot()).keys() <= {"cgroups"}
     again = checkout.make("up")
     assert again.status == 0, again.text[-4000:]
     infer(checkout.service_address())
@@ -49,7 +53,7 @@ def test_down_after_a_kill_leaves_nothing(checkout: Checkout, before: dict[str, 
     kill_hard(recorded["pid"])
     down = checkout.make("down")
     assert down.status == 0, down.text[-3000:]
-    assert machine.difference(before, machine.snapshot()) == {}
+    assert remains(before) == {}
     assert not (checkout.folder / ".fleet" / "cluster").exists()
     assert checkout.make("down").status == 0, "a second down has to find nothing and say so"
 
@@ -62,5 +66,5 @@ def test_a_full_turn_ends_with_a_destroy_that_leaves_nothing(checkout: Checkout,
     down = checkout.make("down")
     assert down.status == 0, down.text[-3000:]
     assert " deleted" in down.text
-    assert machine.difference(before, machine.snapshot()) == {}
+    assert remains(before) == {}
     assert any(store.rglob("config.pbtxt")), "the store is retained"
