@@ -65,5 +65,7 @@ bench: .venv ## the benchmarks, into reports/bench.json (ONLY=<name> runs one)
 settings: .venv ## write Pulumi.yaml's schema and docs/settings.md again from fleet/schema.py
 	@$(PY) -m fleet.settings_reference
 
-clean: down ## down, and forget the stack's state, the store and the reports; the cache of built tools stays
+clean: ## down, and forget the stack's state, the store and the reports; the cache of built tools stays
+	@test -z "$(STATE)$(CLUSTER)" || { echo 'error: make clean clears this checkout only: leave STATE and CLUSTER out' >&2; exit 1; }
+	@$(MAKE) --no-print-directory down
 	@rm -rf .fleet reports rendered

@@ -256,7 +256,10 @@ def _print_result(opened: stack.Stack) -> None:
     rows = [verification.Result.model_validate(row) for row in result["verification"]]
     REPORTS.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(result["verification"], indent=2) + "\n")
-    print(f"\nverification of stack {opened.name}:\n{verification.table(rows)}\n")
+    print(
+        f"\nverification of stack {opened.name}, of the last update that changed something "
+        f"(`make verify` runs it again):\n{verification.table(rows)}\n"
+    )
     for model, endpoint in result["endpoint"].items():
         print(f"{model}: {endpoint['http']} and {endpoint['grpc']} (from this machine: {endpoint['address']})")
     print(f"kubeconfig: {opened.kubeconfig}")

