@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
 from fleet import known_answers, model_repository, preflight, settings
 from fleet.faults import Refused
 from local import stack
@@ -28,7 +26,7 @@ PARTS: Final = ("got", "limit", "why", "fix")
 def rows(name: str, project: Path = PROJECT) -> list[dict[str, str]]:
     """One row per fault, refusals first, in the order that the program names them in."""
     tracked = stack.tracked_settings(name, project)
-    config: dict[str, Any] = (yaml.safe_load(tracked.read_text()) or {}).get("config") or {}
+    config: dict[str, Any] = stack.read_settings(tracked).get("config") or {}
     refusals, warnings = _judged(stack.without_secure(config), project)
     return [_row(REFUSED, fault) for fault in refusals] + [_row(WARNING, fault) for fault in warnings]
 

@@ -199,12 +199,26 @@ def _stand_ins(rehearsed: Rehearsed, path: str) -> dict[str, str]:
     }
 
 
+def read_settings(tracked: Path) -> dict[str, Any]:
+    """A stack file as it was written; LocalError where it is no YAML mapping."""
+    try:
+        settings = yaml.safe_load(tracked.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LocalError(f"{tracked.name} is no YAML: {error}", fix="correct the line that it names") from error
+    if settings is not None and not isinstance(settings, dict):
+        raise LocalError(
+            f"{tracked.name} holds a {type(settings).__name__} where `config:` is expected",
+            fix="write the settings below `config:`, as docs/settings.md shows",
+        )
+    return settings or {}
+
+
 def _working_copy(tracked: Path, copy: Path, rehearsed: Rehearsed | None = None) -> dict[str, str]:
     """Bring the copy up to the tracked settings; what Pulumi wrote into it stays.
 
     A rehearsed stack has a key of its own: its encrypted values become placeholders, returned by path.
     """
-    settings: dict[str, Any] = yaml.safe_load(tracked.read_text()) or {}
+    settings = read_settings(tracked)
     secure: dict[str, str] = {}
     kept: tuple[str, ...] = ("encryptionsalt", "secretsprovider")
     if rehearsed is not None:

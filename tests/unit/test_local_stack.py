@@ -342,3 +342,19 @@ def test_the_state_of_a_cluster_that_is_gone_is_forgotten(state: State) -> None:
     assert said == ["pulumi: the cluster of the last update is gone; starting from an empty stack"]
     (home / "cluster.crt").unlink()
     assert begun("two") is False
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        pytest.param(b"config: [", "Pulumi.x.yaml is no YAML", id="no yaml"),
+        pytest.param(b"\xff\xfe\x00", "Pulumi.x.yaml is no YAML", id="bytes"),
+        pytest.param(b"- config", "Pulumi.x.yaml holds a list where `config:` is expected", id="a list"),
+    ],
+)
+def test_a_stack_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, text: str) -> None:
+    tracked = tmp_path / "Pulumi.x.yaml"
+    tracked.write_bytes(content)
+    with pytest.raises(LocalError) as refused:
+        stack.read_settings(tracked)
+    assert refused.value.what.startswith(text)
