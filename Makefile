@@ -31,8 +31,8 @@ check: .venv ## the quick part of the tests: lint, types, unit
 lint: .venv
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet .
-	@$(PY) -m mypy fleet components local services $(wildcard review rehearsal)
-	@.venv/bin/lint-imports --no-logo --quiet 2>/dev/null || .venv/bin/lint-imports
+	@$(PY) -m mypy fleet components local services review rehearsal
+	@.venv/bin/lint-imports
 
 preview: .venv ## the stack's plan (STACK=local, dev or prod), without a cluster and without an account
 	@$(PY) -m local $(if $(STATE),--state "$(STATE)") preview --stack "$(STACK)"
