@@ -25,6 +25,11 @@ RESTART_DELAY_S = 1.0
 LINK_DEADLINE_S = 30.0
 """How long the starting command may take to give this process its link to the machine."""
 
+# A namespace outlives its processes while one of its TCP sockets still tries to say goodbye to a peer that is gone:
+# by the kernel's default for minutes (ip-sysctl, tcp_orphan_retries: 0 stands for 8). Three tries take 3 s.
+ORPHAN_RETRIES = "/proc/sys/net/ipv4/tcp_orphan_retries"
+ORPHAN_RETRIES_VALUE = "3"
+
 # The kubelet sets these for the whole machine. Each node gets a private copy instead, so that the machine
 # keeps its own values while the cluster runs and after it.
 MACHINE_SETTINGS = (
@@ -85,6 +90,7 @@ class Supervisor:
         _ip("address", "add", f"{at.node_gateway}/24", "dev", "nodes")
         _ip("link", "set", "nodes", "up")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        Path(ORPHAN_RETRIES).write_text(ORPHAN_RETRIES_VALUE)
 
     def _start_node(self, node: Node, index: int) -> int:
         at = self.files.addresses
@@ -136,6 +142,7 @@ class Supervisor:
             f"mount --bind {shlex.quote(str(folder / 'log'))} /var/log",
             "mkdir -p /run/settings",
             "echo 1 > /proc/sys/net/ipv4/ip_forward",
+            f"echo {ORPHAN_RETRIES_VALUE} > {ORPHAN_RETRIES}",
             # Pods on one bridge reach each other's Services only if bridged packets pass the filter.
             "echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables",
         ]
