@@ -235,7 +235,8 @@ FAULTS = [
                 "alerts.receivers[1]",
                 "a text, not shown",
                 "an object of kind slack with name, api_url, channel | of kind pagerduty with name, routing_key | of "
-                "kind email with name, to, sender, smarthost; optional username, password | of kind webhook with name, url",
+                "kind email with name, to, sender, smarthost; optional username, password | of kind webhook with "
+                "name, url",
                 "alerts go to them",
                 f"correct it; {REFERENCE} 'alerts'",
             ),
