@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from fleet import verification
-from local import diagnosis, packages, preflight_table, rendering, stack, toolchain
+from local import diagnosis, mirror, packages, preflight_table, rendering, stack, toolchain
 from local.cluster import images as cluster_images
 from local.cluster import lifecycle, prepare, topology
 from local.cluster.handle import Handle
@@ -45,6 +45,7 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
         require_cluster(cluster)
     with alone(state):
         kubeconfig = cluster or start_cluster(state, progress)
+        mirror.complete(progress)
         if cluster is None:
             _forget_stack_of_another_cluster(state, progress)
         opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=kubeconfig)

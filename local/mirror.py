@@ -42,6 +42,6 @@ def complete(
 
 def _same(source: Path, target: Path) -> bool:
     """Whether two folders hold the same files, in themselves and in their folders."""
-    names = [sorted(path.relative_to(folder) for path in folder.rglob("*")) for folder in (source, target)]
+    names = [sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (source, target)]
     files = [name for name in names[0] if (source / name).is_file()]
-    return names[0] == names[1] and filecmp.cmpfiles(source, target, files, shallow=False)[0] == [*map(str, files)]
+    return names[0] == names[1] and filecmp.cmpfiles(source, target, files, shallow=False)[0] == files
