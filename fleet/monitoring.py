@@ -36,13 +36,11 @@ GRAFANA_PASSWORD_KEY: Final = "admin-password"  # noqa: S105 - a key in the Secr
 STORAGE_CLASS: Final = "triton-fleet-gp3"
 
 CLUSTER_SCRAPE_INTERVAL_S: Final = 30
-"""Of all that is not Triton's. Not below Grafana's scrape time-out, which the chart sets to 30 s: the operator refuses a
-monitor whose time-out is longer than its interval."""
+"""Of all that is not Triton's. Not below Grafana's scrape time-out, which the chart sets to 30 s: the operator refuses
+a monitor whose time-out is longer than its interval."""
 RETENTION_SHARE: Final = 0.85
 """Part of the disk that series may fill; the rest is for the write-ahead log and compaction:
 https://prometheus.io/docs/prometheus/latest/storage/#right-sizing-retention-size"""
-ALERTMANAGER_RETENTION_H: Final = 120
-"""How long Alertmanager remembers whom it told: longer than the longest time until a message is repeated."""
 ALERTMANAGER_STORAGE_GIB: Final = 1
 """The smallest volume of EBS; silences and what was told are a few KiB."""
 METRICS_MAX_AGE_RELISTS: Final = 2
@@ -110,7 +108,7 @@ def has_grafana(monitoring: Monitoring) -> bool:
 
 
 def namespace(settings: Settings) -> Manifest:
-    """Namespace of monitoring. Node exporters and DCGM's exporters look at their node itself, so it restricts nothing."""
+    """Namespace of monitoring. It restricts nothing: exporters of nodes and GPUs look at the node itself."""
     levels = {"pod-security.kubernetes.io/enforce": "privileged"}
     name = settings.monitoring.namespace
     return {
@@ -121,7 +119,7 @@ def namespace(settings: Settings) -> Manifest:
 
 
 def grafana_secret(settings: Settings) -> Manifest | None:
-    """The Secret with Grafana's user and password; None where the chart makes its own. Its texts are secrets."""
+    """The Secret with Grafana's user and password; None where the chart makes its own."""
     monitoring = settings.monitoring
     if not has_grafana(monitoring) or monitoring.grafana_password is None:
         return None
@@ -136,7 +134,7 @@ def grafana_secret(settings: Settings) -> Manifest | None:
 
 
 def receivers_secret(settings: Settings) -> Manifest | None:
-    """The Secret with what Alertmanager's receivers are reached by; None where nobody is told. Its texts are secrets."""
+    """The Secret with what Alertmanager's receivers are reached by; None where nobody is told."""
     files = alert_routing.secrets(settings)
     if not settings.monitoring.kube_prometheus_stack or not files:
         return None
@@ -254,13 +252,13 @@ def _alertmanager(settings: Settings) -> dict[str, Any]:
     """Its configuration is ours alone: no AlertmanagerConfig of another namespace adds a receiver."""
     spec: dict[str, Any] = {
         **_pods("alertmanager", settings),
-        "retention": f"{ALERTMANAGER_RETENTION_H}h",
+        "retention": alert_routing.RETENTION,
         "alertmanagerConfigSelector": {"matchLabels": monitor_labels(settings.monitoring)},
     }
     if receivers_secret(settings) is not None:
         spec["secrets"] = [alert_routing.SECRET]
     if settings.charts.compat == "guide":
-        spec["image"] = {"tag": alert_routing.ALERTMANAGER_OF_GUIDE}
+        spec["image"] = {"tag": alert_routing.ALERTMANAGER_MIN}
     return {"config": alert_routing.config(settings), "alertmanagerSpec": spec}
 
 
@@ -337,7 +335,7 @@ def _where(settings: Settings) -> dict[str, Any]:
         selector = {aws_names.NODE_ROLE_LABEL: aws_names.NODE_ROLE_SYSTEM}
     found: dict[str, Any] = {"nodeSelector": selector} if selector else {}
     if monitoring.tolerations:
-        found["tolerations"] = [toleration(taint) for taint in monitoring.tolerations]
+        found["tolerations"] = [pods.toleration(taint) for taint in monitoring.tolerations]
     return found
 
 
