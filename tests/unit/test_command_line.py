@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,30 @@ def test_a_file_of_another_user_is_an_error_that_says_whose_checkout_it_is(
         f"\nerror: user {os.geteuid()} may not do this to /checkout/.fleet/command.lock: Permission denied\n"
         "fix: a checkout belongs to one user: run it as the one who used it first, or check it out anew as this one\n"
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_checkout_of_another_user_is_an_error_that_says_whose_it_is() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        checkout = Path(name)
+        checkout.chmod(0o755)
+        for path in ("local/bootstrap.sh", "requirements/dev.txt"):
+            (checkout / path).parent.mkdir()
+            shutil.copy(PROJECT / path, checkout / path)
+        (checkout / ".venv" / "bin").mkdir(parents=True)
+        (checkout / ".venv" / "bin" / "python").symlink_to("/root/python")
+        lock = (checkout / "requirements" / "dev.txt").read_bytes()
+        digest = subprocess.run(["cksum"], input=lock, capture_output=True, check=True).stdout.decode().split()
+        (checkout / ".venv" / f".installed-{'-'.join(digest)}").touch()
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "local/bootstrap.sh"],
+            cwd=checkout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.stderr == (
+        "error: user nobody cannot use this checkout: its Python environment, .venv, is root's\n"
+        "fix: run make as root, or check the project out anew as nobody\n"
+    )
+    assert (done.returncode, done.stdout) == (1, "")
