@@ -21,6 +21,8 @@ from fleet import names
 from local import toolchain
 from local.errors import LocalError
 from local.state import PROJECT, State
+from rehearsal import existing
+from rehearsal.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -176,6 +178,9 @@ def open_stack(
         raise LocalError(f"the stack {name} could not be opened", details=made.stderr.strip(), fix=f"look into {home}")
     if secure:
         _encrypt_placeholders(stack, secure, progress)
+    if rehearsed is not None:
+        for line in _play_what_exists(name, rehearsed, read_settings(stack.settings_file).get("config") or {}):
+            progress(f"stand-ins: {line}")
     if any((home / "backend" / ".pulumi" / "locks").rglob("*.json")):
         # Our own lock is held, so the one that Pulumi left belongs to a process that died.
         progress("pulumi: an interrupted update left its lock; removing it")
@@ -216,6 +221,16 @@ def _stand_ins(rehearsed: Rehearsed, path: str) -> dict[str, str]:
         "TRITON_FLEET_ACCOUNT": str(rehearsed.account),
         "TRITON_FLEET_REHEARSAL_KUBECONFIG": str(rehearsed.kubeconfig),
     }
+
+
+def _play_what_exists(name: str, rehearsed: Rehearsed, config: Settings) -> list[str]:
+    """What the stack file names in its account is there for the stand-ins too; returns what was made up."""
+    endpoint = authority = ""
+    if rehearsed.kubeconfig.exists():
+        (here,) = yaml.safe_load(rehearsed.kubeconfig.read_text())["clusters"]
+        endpoint, authority = here["cluster"]["server"], here["cluster"]["certificate-authority-data"]
+    with Ledger(rehearsed.account, name).opened() as account:
+        return existing.play(account, config, endpoint, authority)
 
 
 def read_settings(tracked: Path) -> dict[str, Any]:

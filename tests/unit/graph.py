@@ -120,6 +120,7 @@ class Graph:
 ACCOUNT = "123456789012"
 NODE_SECURITY_GROUP = "sg-0123456789abcdef0"
 KUBECONFIG = '{"kind": "Config", "users": [{"user": {"token": "canary-token"}}]}'
+EXISTING_VPC = f"vpc-{1:017x}"
 ZONES = ("eu-central-1a", "eu-central-1b", "eu-central-1c")
 
 
@@ -164,7 +165,7 @@ def _asked(args: mocks.MockCallArgs) -> dict[str, Any]:
     if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
         return {"names": list(reversed(ZONES))}
     if args.token == "aws:ec2/getSubnet:getSubnet":
-        return {"availabilityZone": ZONES[int(args.args["id"][-1]) % len(ZONES)]}
+        return {"availabilityZone": ZONES[int(args.args["id"][-1]) % len(ZONES)], "vpcId": EXISTING_VPC}
     if args.token == "aws:eks/getCluster:getCluster":
         return _EXISTING
     raise AssertionError(f"the program asks for {args.token}, which no preview could answer")
