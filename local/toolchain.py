@@ -268,14 +268,12 @@ def brought(name: str, progress: Progress) -> dict[str, Path]:
     if all(path.exists() for path in there.values()):
         return there
     go = go_program(progress)
-    with _alone(progress):
-        for module, path in tool.brings:
-            target = there[Path(path).name]
-            if target.exists():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-                shutil.copytree(_module_folder(go, tool.folder, module) / path, Path(scratch, "new"))
+    for module, path in tool.brings:
+        target = there[Path(path).name]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            shutil.copytree(_module_folder(go, tool.folder, module) / path, Path(scratch, "new"))
+            with contextlib.suppress(OSError):  # it was there, or another checkout was faster
                 Path(scratch, "new").rename(target)
     return there
 
