@@ -17,7 +17,6 @@ from fleet.faults import Fault, Refused, shown
 from fleet.schema import (
     Cluster,
     Images,
-    Model,
     ModelSettings,
     Serving,
     Settings,
@@ -27,6 +26,7 @@ from fleet.schema import (
     gpus_per_replica,
     of_environment,
 )
+from fleet.schema_base import Model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from fleet.charts import Located
 from fleet.schema import Chart, Charts, EfsStore, ProvisionedThroughput, Serving
 
 if TYPE_CHECKING:
-    from fleet.schema import AddonName
+    from fleet.schema_base import AddonName
 
 NAME = "cluster-autoscaler"
 UPSTREAM = CHARTS[NAME]

@@ -14,7 +14,8 @@ from fleet.catalog.charts import CHARTS
 from fleet.catalog.kubernetes import versions
 from fleet.catalog.models import Measures, models
 from fleet.catalog.services import Service, price
-from fleet.schema import GPUS_PER_NODE_MAX, SystemNodes
+from fleet.schema import SystemNodes
+from fleet.schema_base import GPUS_PER_NODE_MAX
 
 ASKED_FOR = {"g5", "g6", "g6e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200"}
 DATE = re.compile(r"20[0-9]{2}-[01][0-9]-[0-3][0-9]")
