@@ -56,7 +56,7 @@ class Tool:
     """One program: the package that it is, in which module folder, with which linker variables.
 
     `copies` are files of dependencies that are laid beside the sources before the build: (module, path in it,
-    file). `overlay` has the compiler see a file of ours in a dependency that lacks it, in the same form. `brings` are
+    file). `adds` are files of ours that a dependency lacks, in the same form. `brings` are
     folders of dependencies, (module, path in it), that `brought` lays beside the program. `on_path` accepts the output
     of `<name> version` of a program found on PATH.
     """
@@ -67,7 +67,7 @@ class Tool:
     variables: Mapping[str, str] | None = None
     copies: tuple[tuple[str, str, str], ...] = ()
     tags: tuple[str, ...] = ()
-    overlay: tuple[tuple[str, str, str], ...] = ()
+    adds: tuple[tuple[str, str, str], ...] = ()
     brings: tuple[tuple[str, str], ...] = ()
     on_path: tuple[tuple[str, ...], str] | None = None
 
@@ -109,7 +109,7 @@ def _of_alertmanager(name: str) -> Tool:
         f"github.com/prometheus/alertmanager/cmd/{name}",
         module="alertmanager",
         variables={_PROMETHEUS_VERSION: ALERTMANAGER},
-        overlay=(("github.com/prometheus/alertmanager", "ui/app/dist/index.html", "index.html"),),
+        adds=(("github.com/prometheus/alertmanager", "ui/app/dist/index.html", "index.html"),),
     )
 
 
@@ -216,14 +216,14 @@ PULUMI_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-
 def key(tool: Tool) -> str:
     """What a built tool is named by: a digest of all that it is made from."""
     digest = hashlib.sha256()
-    sources = [tool.folder / "go.mod", tool.folder / "go.sum", *(tool.folder / ours for _, _, ours in tool.overlay)]
+    sources = [tool.folder / "go.mod", tool.folder / "go.sum", *(tool.folder / ours for _, _, ours in tool.adds)]
     if tool.package.startswith("."):
         sources += sorted((tool.folder / tool.package).glob("*.go"))
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     how: list[object] = [tool.package, dict(tool.variables or {}), tool.copies]
     # Only where there are any: the keys of tools that were built before these existed stay.
-    how += [one for one in (tool.tags, tool.overlay) if one]
+    how += [one for one in (tool.tags, tool.adds) if one]
     digest.update(json.dumps(how).encode())
     return digest.hexdigest()[:12]
 
@@ -384,6 +384,7 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
         shutil.copytree(tool.folder, sources)
         for module, path, name in tool.copies:
             _place(_module_folder(go, sources, module) / path, sources / name)
+        _add(tool, go, sources, workspace)
         variables = " ".join(f"-X {variable}={value}" for variable, value in (tool.variables or {}).items())
         argv = [
             go,
@@ -392,7 +393,6 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
             "-ldflags",
             f"-s -w {variables}".strip(),
             *([f"-tags={','.join(tool.tags)}"] if tool.tags else []),
-            *_overlaid(tool, go, sources, workspace),
             "-o",
             str(workspace / "out"),
             tool.package,
@@ -407,13 +407,15 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
     return target
 
 
-def _overlaid(tool: Tool, go: str, sources: Path, workspace: Path) -> list[str]:
-    """The compiler's option for files that it is to see in dependencies (`go help build`, -overlay)."""
-    if not tool.overlay:
-        return []
-    seen = {str(_module_folder(go, sources, module) / path): str(sources / ours) for module, path, ours in tool.overlay}
-    (workspace / "overlay.json").write_text(json.dumps({"Replace": seen}))
-    return [f"-overlay={workspace / 'overlay.json'}"]
+def _add(tool: Tool, go: str, sources: Path, workspace: Path) -> None:
+    """Build with copies of the dependencies that have our files too: Go lets none be seen in its module cache."""
+    for module, path, ours in tool.adds:
+        copy = workspace / "modules" / module
+        if not copy.exists():
+            shutil.copytree(_module_folder(go, sources, module), copy)
+            _go(go, sources, "mod", "edit", f"-replace={module}={copy}")
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(tool.folder / ours, copy / path)
 
 
 def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: Progress) -> None:
@@ -448,20 +450,17 @@ def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: 
 
 
 def _module_folder(go: str, sources: Path, module: str) -> Path:
-    done = subprocess.run(
-        [go, "mod", "download", "-json", module],
-        cwd=sources,
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _go(go, sources, "mod", "download", "-json", module)
     if done.returncode != 0:
         raise LocalError(
             f"the Go module {module} could not be fetched: {done.stderr.strip()[-500:]}",
             fix="check that the Go module proxy is reached (`go env GOPROXY`)",
         )
     return Path(json.loads(done.stdout)["Dir"])
+
+
+def _go(go: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([go, *arguments], cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
 
 
 def _place(source: Path, target: Path) -> None:
