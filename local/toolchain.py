@@ -47,6 +47,8 @@ PROMETHEUS_ADAPTER = "v0.12.0"
 KUBE_STATE_METRICS = "v2.20.0"
 NODE_FEATURE_DISCOVERY = "v0.19.0"
 METRICS_SERVER = "v0.9.0"
+HELM = "v3.18.6"
+"""The version inside of the Kubernetes provider."""
 
 Progress = Callable[[str], None]
 
@@ -185,6 +187,7 @@ TOOLS = {
         _of_nfd("nfd-master", brings=((_NFD, "deployment/helm/node-feature-discovery"),)),
         _of_nfd("nfd-worker"),
         _of_nfd("nfd-gc"),
+        Tool("gpu-stand-in", ".", module="gpu-stand-in"),
         Tool(
             "metrics-server",
             "sigs.k8s.io/metrics-server/cmd/metrics-server",
@@ -192,11 +195,17 @@ TOOLS = {
             variables={f"{_VERSION}.gitVersion": METRICS_SERVER},
             brings=(("sigs.k8s.io/metrics-server", "charts/metrics-server"),),
         ),
+        Tool(
+            "helm",
+            "helm.sh/helm/v3/cmd/helm",
+            module="helm",
+            variables={"helm.sh/helm/v3/internal/version.version": HELM},
+        ),
     )
 }
 PULUMI_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 CLUSTER_TOOLS = ("kube", "coredns", "kube-router")
-GPU_TOOLS = ("nfd-master", "nfd-worker", "nfd-gc")
+GPU_TOOLS = ("nfd-master", "nfd-worker", "nfd-gc", "gpu-stand-in")
 MONITORING_TOOLS = (
     "prometheus-operator",
     "prometheus-config-reloader",
@@ -207,6 +216,7 @@ MONITORING_TOOLS = (
     "metrics-server",
 )
 RULE_TOOLS = ("promtool", "amtool")
+CHART_TOOLS = ("helm",)
 TEST_TOOLS = ("actionlint", "registry")
 
 # Scripts that the language host and dynamic providers start; they stand in the engine's own module.

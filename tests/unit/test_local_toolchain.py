@@ -164,12 +164,39 @@ def test_every_tool_of_the_project_can_be_keyed_and_has_a_place_of_its_own(monke
         *toolchain.GPU_TOOLS,
         *toolchain.MONITORING_TOOLS,
         *toolchain.RULE_TOOLS,
+        *toolchain.CHART_TOOLS,
         *toolchain.TEST_TOOLS,
     )
     assert sorted(TOOLS) == sorted(groups)
     places = {name: toolchain.built(tool) for name, tool in TOOLS.items()}
     assert len({place.parent for place in places.values()}) == len(TOOLS)
     assert {place.name: str(place.parent.parent) for place in places.values()} == dict.fromkeys(TOOLS, "/cache/tools")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "version", "said"),
+    [
+        (
+            "prometheus-operator",
+            toolchain._OPERATOR,
+            f"v{toolchain.PROMETHEUS_OPERATOR}",
+            toolchain.PROMETHEUS_OPERATOR,
+        ),
+        # Its module counts 3.14.0 as v0.314.0: a major version of 2 or more would change the module's path.
+        ("prometheus", "github.com/prometheus/prometheus", "v0.314.0", toolchain.PROMETHEUS),
+        ("promtool", "github.com/prometheus/prometheus", "v0.314.0", "3.14.0"),
+        ("amtool", "github.com/prometheus/alertmanager", f"v{toolchain.ALERTMANAGER}", toolchain.ALERTMANAGER),
+        ("kube-state-metrics", "k8s.io/kube-state-metrics/v2", toolchain.KUBE_STATE_METRICS, "v2.20.0"),
+        ("metrics-server", "sigs.k8s.io/metrics-server", toolchain.METRICS_SERVER, "v0.9.0"),
+        ("nfd-worker", toolchain._NFD, toolchain.NODE_FEATURE_DISCOVERY, "v0.19.0"),
+        ("helm", "helm.sh/helm/v3", toolchain.HELM, "v3.18.6"),
+        ("pulumi-resource-kubernetes", "helm.sh/helm/v3", toolchain.HELM, toolchain.PULUMI_KUBERNETES),
+    ],
+)
+def test_a_tool_says_the_version_that_its_module_pins(name: str, module: str, version: str, said: str) -> None:
+    tool = TOOLS[name]
+    assert f"\t{module} {version} // indirect\n" in (tool.folder / "go.mod").read_text()
+    assert said in (tool.variables or {}).values()
 
 
 # Versions on PATH
