@@ -109,8 +109,7 @@ def render(name: str, state: State, progress: Progress, folder: Path = RENDERED)
 
 def golden(state: State, progress: Progress) -> None:
     """Write the plans that tests compare with, of every stack: what a reviewer reads in the diff."""
-    for tracked in sorted(PROJECT.glob("Pulumi.*.yaml")):
-        name = tracked.name.split(".")[1]
+    for name in stack.known_stacks():
         _replace_folder(GOLDEN / name, rendering.reviewed(planned(name, state, progress)))
         progress(f"golden: {GOLDEN / name}")
 
