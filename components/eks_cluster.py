@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fleet import schema
     from fleet.aws_nodes import Group
     from fleet.schema import Settings
+    from fleet.schema_base import AddonName
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class EksCluster(GpuCluster):
         )
         return [entry, policy]
 
-    def _addon(self, addon: schema.AddonName, *after: pulumi.Resource) -> aws.eks.Addon:
+    def _addon(self, addon: AddonName, *after: pulumi.Resource) -> aws.eks.Addon:
         cluster = self._args.cluster
         return aws.eks.Addon(
             addon,

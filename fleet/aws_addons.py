@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fleet.schema import AddonName
+    from fleet.schema_base import AddonName
 
 VPC_CNI: Final[AddonName] = "vpc-cni"
 COREDNS: Final[AddonName] = "coredns"

@@ -11,7 +11,8 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import Tag
 from pydantic_core import PydanticUndefined
 
-from fleet.schema import Choice, Form, Model, Settings
+from fleet.schema import Settings
+from fleet.schema_base import Choice, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

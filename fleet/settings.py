@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from fleet import description, names, preflight
 from fleet.faults import Fault, Refused, path_text, shown
 from fleet.schema import (
-    FAULT_TYPE,
     Chart,
     Charts,
     Cluster,
@@ -33,6 +32,7 @@ from fleet.schema import (
     Verification,
     gpus_per_replica,
 )
+from fleet.schema_base import FAULT_TYPE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +63,8 @@ __all__ = [
 ]
 
 REFERENCE = "docs/settings.md"
+HOLD_SECRETS = frozenset({"alerts", "monitoring"})
+"""Settings with secrets inside: what stands at a wrong place there may be one, so it is never shown."""
 UNSET: tuple[object, ...] = ("", None, [], {})
 """Values that stand for a setting left out: Pulumi.yaml's defaults, so that this program, not the engine, says what is
 missing, together with everything else."""
@@ -122,7 +124,8 @@ def _fault(loc: tuple[int | str, ...], kind: str, value: object, detail: ErrorDe
     several = description.kinds_at(loc) if kind.startswith("union_tag") else None
     if several is not None and several.choice is not None and several.choice.field and isinstance(value, Mapping):
         return _unchosen(loc, several, several.choice.field, value)
-    setting, got = path_text(description.untagged(tuple(part for part in loc if part != "[key]"))), shown(value)
+    setting = path_text(description.untagged(tuple(part for part in loc if part != "[key]")))
+    got = _masked(value) if loc and loc[0] in HOLD_SECRETS else shown(value)
     if kind == FAULT_TYPE and detail is not None:
         context = detail["ctx"]
         return Fault(setting, got, context["limit"], context["why"], context["fix"])
@@ -134,6 +137,13 @@ def _fault(loc: tuple[int | str, ...], kind: str, value: object, detail: ErrorDe
     if kind == "missing":
         return Fault(setting, "nothing", place.accepts, place.why, f"add it; {fix}")
     return Fault(setting or names.CONFIG_NAMESPACE, got, place.accepts, place.why, f"correct it; {fix}")
+
+
+def _masked(value: object) -> str:
+    """A value among which a secret may be: a number or a truth value is none, of the rest only the kind is shown."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return shown(value)
+    return "a text, not shown" if isinstance(value, str) else "a list" if isinstance(value, list) else "an object"
 
 
 def _unchosen(loc: tuple[int | str, ...], several: Kinds, field: str, value: Mapping[str, object]) -> Fault:

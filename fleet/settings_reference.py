@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal, get_args, get_origin
 import yaml
 
 from fleet import description, names
-from fleet.schema import Model, Settings
+from fleet.schema import Settings
+from fleet.schema_base import Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +106,11 @@ def _leaves(path: str, field: FieldInfo, title: str = "") -> Iterator[tuple[str,
     suffix, inner = "", description.bare(field.annotation)
     arguments = get_args(inner)
     if get_origin(inner) is tuple:
+        items = description.kinds(arguments[0])
+        if items is not None and items.choice is not None:
+            for kind, option in items.titled:
+                yield from _below(f"{path}[]", option, kind)
+            return
         suffix, inner = "[]", description.bare(arguments[0])
     elif get_origin(inner) is not Literal and arguments:
         suffix, inner = ".<name>", description.bare(arguments[1])

@@ -13,7 +13,7 @@ from fleet.charts import Located
 from fleet.schema import Chart, Charts, EfsStore, ProvisionedThroughput, Serving
 
 if TYPE_CHECKING:
-    from fleet.schema import AddonName
+    from fleet.schema_base import AddonName
 
 NAME = "cluster-autoscaler"
 UPSTREAM = CHARTS[NAME]
@@ -24,7 +24,7 @@ OCI_OVERRIDE = Chart(repository="oci://registry.invalid/charts/", version="1.2.3
 @pytest.mark.parametrize(
     ("settings", "located"),
     [
-        (Charts(), Located(NAME, UPSTREAM.version, UPSTREAM.repository)),
+        (Charts(), Located(NAME, UPSTREAM.versions["current"], UPSTREAM.repository)),
         (Charts(overrides={NAME: OVERRIDE}), Located(NAME, "1.2.3", "https://charts.invalid")),
         (
             Charts(overrides={NAME: OCI_OVERRIDE}),
