@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from fleet import capacity, model_repository, names, own_images, preflight_cloud, preflight_memory, workload
+from fleet import (
+    capacity,
+    model_repository,
+    names,
+    own_images,
+    preflight_autoscaling,
+    preflight_cloud,
+    preflight_memory,
+    workload,
+)
 from fleet.faults import Fault, Refused, shown
 from fleet.schema import (
     Cluster,
@@ -119,6 +128,7 @@ def check(settings: Settings, project: Path) -> Preflight:
             *_unproved(draft, project),
             *preflight_memory.warnings(draft),
             *preflight_cloud.warnings(draft),
+            *preflight_autoscaling.warnings(draft),
         ),
     )
 
@@ -141,6 +151,7 @@ def refusals(draft: Draft, project: Path) -> tuple[Fault, ...]:
         *_deadlines(draft.verification),
         *preflight_memory.refusals(draft),
         *preflight_cloud.refusals(draft),
+        *preflight_autoscaling.refusals(draft),
         *_images(draft),
     )
 
