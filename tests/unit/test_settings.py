@@ -264,7 +264,7 @@ FAULTS = [
                 "models[0].placments",
                 "a setting named 'placments'",
                 "a setting that exists: name, version, runtime, repository, tensor_parallel, pipeline_parallel, "
-                "load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo, placements",
+                "load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo, autoscaling, placements",
                 MISSPELT,
                 "did you mean 'placements'?",
             ),
@@ -337,7 +337,8 @@ FAULTS = [
                 "models",
                 "nothing",
                 "a list of 1 to 64, each an object with name, version, runtime, placements; optional repository, "
-                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo",
+                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo, "
+                "autoscaling",
                 "a fleet without models serves nothing",
                 f"add it; {REFERENCE} 'models'",
             ),
@@ -373,7 +374,7 @@ FAULTS = [
             Fault(
                 "models[0].placements[0]",
                 "['h100']",
-                "an object with sku, replicas",
+                "an object with sku, replicas; optional autoscaled",
                 "a model without a placement is not served",
                 f"correct it; {REFERENCE} 'models'",
             ),
