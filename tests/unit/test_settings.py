@@ -337,8 +337,8 @@ FAULTS = [
                 "models",
                 "nothing",
                 "a list of 1 to 64, each an object with name, version, runtime, placements; optional repository, "
-                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo, "
-                "autoscaling",
+                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights, "
+                "slo, autoscaling",
                 "a fleet without models serves nothing",
                 f"add it; {REFERENCE} 'models'",
             ),
