@@ -17,6 +17,7 @@ from fleet import (
     model_repository,
     names,
     own_images,
+    preflight_autoscaling,
     preflight_cloud,
     preflight_memory,
     preflight_observe,
@@ -155,6 +156,7 @@ def check(settings: Settings, project: Path) -> Preflight:
             *preflight_memory.warnings(draft),
             *preflight_cloud.warnings(draft),
             *preflight_observe.warnings(draft),
+            *preflight_autoscaling.warnings(draft),
         ),
     )
 
@@ -178,6 +180,7 @@ def refusals(draft: Draft, project: Path) -> tuple[Fault, ...]:
         *preflight_memory.refusals(draft),
         *preflight_cloud.refusals(draft),
         *preflight_observe.refusals(draft),
+        *preflight_autoscaling.refusals(draft),
         *_images(draft),
     )
 
