@@ -142,9 +142,7 @@ class _Of:
         """Triton's containers in that state, with their SKU; by the pods' names, so also where nothing is scraped."""
         placed = skus or [placement.sku for placement in self.model.placements]
         pods = f"{self.model.name}-({'|'.join(placed)})-[a-z0-9]+-[a-z0-9]+"
-        selector = (
-            f'namespace="{self.settings.serving.namespace}", container="{workload.CONTAINER}", pod=~"{pods}"'
-        )
+        selector = f'namespace="{self.settings.serving.namespace}", container="{workload.CONTAINER}", pod=~"{pods}"'
         value = 1 if state == "ready" else 0
         series = f"max by (namespace, pod) (kube_pod_container_status_ready{{{selector}}}) == {value}"
         return f'label_replace({series}, "sku", "$1", "pod", "{pods}")'
@@ -352,9 +350,7 @@ def _sight(of: _Of) -> list[Rule]:
         ),
     ]
     with_gpus = [
-        placement.sku
-        for placement in of.model.placements
-        if gpus_per_replica(of.model, of.settings.sku(placement.sku))
+        placement.sku for placement in of.model.placements if gpus_per_replica(of.model, of.settings.sku(placement.sku))
     ]
     if with_gpus and of.settings.gpu_stack.dcgm_exporter:
         held = f'DCGM_FI_DEV_FB_USED{{exported_namespace="{of.settings.serving.namespace}"}}'
@@ -379,7 +375,7 @@ def _observation(settings: Settings) -> list[Rule]:
     namespace = settings.serving.namespace
     here = f'namespace="{namespace}"'
     blind = [
-        f'max by (horizontalpodautoscaler) (kube_horizontalpodautoscaler_status_condition{{{here}, '
+        f"max by (horizontalpodautoscaler) (kube_horizontalpodautoscaler_status_condition{{{here}, "
         'condition="ScalingActive", status="false"}) == 1',
         f'max by (name) (aggregator_unavailable_apiservice{{name="{METRICS_API}"}}) == 1',
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet import alerts
-from fleet.dashboards.shared import KNOWN, runbook
+from fleet.alerts import Alert
+from fleet.dashboards.shared import KNOWN, page, runbook
 from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 
 _FIRING: Final = 'ALERTS{alertstate="firing",alertname!~"Watchdog|InfoInhibitor"}'
@@ -49,7 +49,6 @@ ALERTS: Final = Dashboard(
                     width=4,
                     height=4,
                     thresholds=(Threshold(1, "orange"),),
-                    links=(runbook("FleetAlertsUnlabelled"),),
                 ),
                 Panel(
                     "Same, in the fleet's namespaces",
@@ -60,7 +59,6 @@ ALERTS: Final = Dashboard(
                     width=4,
                     height=4,
                     thresholds=(Threshold(1, "red"),),
-                    links=(runbook("FleetAlertsUnlabelled"),),
                 ),
                 Panel(
                     "Sign of life",
@@ -80,7 +78,7 @@ ALERTS: Final = Dashboard(
                     "table",
                     width=24,
                     columns=(
-                        Column("alertname", "Alert", link=alerts.runbook("${__value.text}")),
+                        Column("alertname", "Alert", link=page("${__value.text}")),
                         Column("severity", "Severity"),
                         Column("environment", "Environment"),
                         Column("namespace", "Namespace"),
@@ -168,7 +166,7 @@ ALERTS: Final = Dashboard(
                     ),
                     "short",
                     thresholds=(Threshold(1, "red"),),
-                    links=(runbook("PrometheusRulesFailing"),),
+                    links=(runbook(Alert.RULES_FAILING),),
                 ),
             ),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fleet.alerts import Alert
 from fleet.dashboards.shared import KNOWN, runbook
 from fleet.grafana import Dashboard, Panel, Query, Row, Threshold, Variable
 
@@ -29,7 +30,7 @@ AUTOSCALING: Final = Dashboard(
             (
                 Panel(
                     "Metric and target",
-                    "Requests that wait by requests in work, mean of the replicas. Dashed: what the autoscaler aims at.",
+                    "Requests that wait by requests in work, mean of the replicas. Dashed: what autoscaling aims at.",
                     (
                         Query(
                             "sum by (namespace, deployment) (triton_fleet:queue_compute:average"
@@ -44,7 +45,7 @@ AUTOSCALING: Final = Dashboard(
                         ),
                     ),
                     "short",
-                    links=(runbook("MetricsApiDown"),),
+                    links=(runbook(Alert.METRICS_API_DOWN),),
                 ),
                 Panel(
                     "What the autoscaler read",
@@ -56,7 +57,7 @@ AUTOSCALING: Final = Dashboard(
                         ),
                     ),
                     "short",
-                    links=(runbook("MetricsApiDown"),),
+                    links=(runbook(Alert.METRICS_API_DOWN),),
                 ),
                 Panel(
                     "Replicas",
@@ -72,7 +73,7 @@ AUTOSCALING: Final = Dashboard(
                     width=24,
                     height=10,
                     decimals=0,
-                    links=(runbook("TritonQueueGrowingAtMaximum"),),
+                    links=(runbook(Alert.QUEUE_GROWING),),
                 ),
                 Panel(
                     "Autoscalers that cannot decide",
@@ -91,7 +92,7 @@ AUTOSCALING: Final = Dashboard(
                     most=1,
                     decimals=0,
                     thresholds=(Threshold(1, "red"),),
-                    links=(runbook("MetricsApiDown"),),
+                    links=(runbook(Alert.METRICS_API_DOWN),),
                 ),
                 Panel(
                     "Autoscalers at a bound",
@@ -109,7 +110,7 @@ AUTOSCALING: Final = Dashboard(
                     most=1,
                     decimals=0,
                     thresholds=(Threshold(1, "orange"),),
-                    links=(runbook("TritonQueueGrowingAtMaximum"),),
+                    links=(runbook(Alert.QUEUE_GROWING),),
                 ),
             ),
         ),
@@ -146,11 +147,18 @@ AUTOSCALING: Final = Dashboard(
                 ),
                 Panel(
                     "Node groups",
-                    "Nodes that the node autoscaler counts, by state; only where it runs.",
-                    (Query("sum by (state) (cluster_autoscaler_nodes_count)", "{{state}}"),),
+                    "Nodes that the node autoscaler wants. Dashed: the most that it may have. Only where it runs.",
+                    (
+                        Query("max by (node_group) (cluster_autoscaler_node_group_target_count)", "{{node_group}}"),
+                        Query(
+                            "max by (node_group) (cluster_autoscaler_node_group_max_count)",
+                            "at most: {{node_group}}",
+                            dashed=True,
+                        ),
+                    ),
                     "short",
                     decimals=0,
-                    links=(runbook("NodeGroupAtMaximum"),),
+                    links=(runbook(Alert.NODE_GROUP_AT_MAXIMUM),),
                 ),
                 Panel(
                     "Pods that no node group can help",
@@ -159,7 +167,7 @@ AUTOSCALING: Final = Dashboard(
                     "short",
                     decimals=0,
                     thresholds=(Threshold(1, "orange"),),
-                    links=(runbook("NodeGroupAtMaximum"),),
+                    links=(runbook(Alert.NODE_GROUP_AT_MAXIMUM),),
                 ),
             ),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fleet.alerts import Alert
 from fleet.dashboards.shared import BY, FAILED_MANY, FAILED_SOME, FLEET, FLEET_VARIABLES, RATIO_HIGH, SLO, runbook
 from fleet.grafana import Column, Dashboard, Link, Panel, Query, Row, Threshold
 
@@ -33,7 +34,7 @@ NOW: Final = Row(
             width=4,
             height=4,
             thresholds=(Threshold(FAILED_SOME, "orange"), Threshold(FAILED_MANY, "red")),
-            links=(runbook("TritonErrorsHigh"),),
+            links=(runbook(Alert.ERRORS_HIGH),),
         ),
         Panel(
             "Slowest against its promise",
@@ -49,7 +50,7 @@ NOW: Final = Row(
             width=4,
             height=4,
             thresholds=(Threshold(0.8, "orange"), Threshold(1, "red")),
-            links=(runbook("TritonLatencyHigh"),),
+            links=(runbook(Alert.LATENCY_HIGH),),
         ),
         Panel(
             "Replicas missing",
@@ -60,7 +61,7 @@ NOW: Final = Row(
             width=4,
             height=4,
             thresholds=(Threshold(1, "orange"),),
-            links=(runbook("TritonReplicasUnavailable"),),
+            links=(runbook(Alert.REPLICAS_UNAVAILABLE),),
         ),
         Panel(
             "GPUs held",
@@ -142,7 +143,7 @@ OVERVIEW: Final = Dashboard(
                     (Query(f"triton_fleet:failed:ratio{{{FLEET}}}", BY),),
                     "percentunit",
                     thresholds=(Threshold(FAILED_MANY, "red"),),
-                    links=(runbook("TritonErrorsHigh"),),
+                    links=(runbook(Alert.ERRORS_HIGH),),
                 ),
                 Panel(
                     "Mean time of a request",
@@ -157,7 +158,7 @@ OVERVIEW: Final = Dashboard(
                         ),
                     ),
                     "s",
-                    links=(runbook("TritonLatencyHigh"),),
+                    links=(runbook(Alert.LATENCY_HIGH),),
                 ),
                 Panel(
                     "Error budget: rate of burning",
@@ -177,7 +178,7 @@ OVERVIEW: Final = Dashboard(
                     ),
                     "short",
                     thresholds=(Threshold(1, "orange"), Threshold(6, "red")),
-                    links=(runbook("TritonErrorBudgetBurnFast"), runbook("TritonErrorBudgetBurnSlow")),
+                    links=(runbook(Alert.BURN_FAST), runbook(Alert.BURN_SLOW)),
                 ),
             ),
         ),
@@ -197,7 +198,7 @@ OVERVIEW: Final = Dashboard(
                     "In the queues of all replicas, now.",
                     (Query(f"triton_fleet:pending:sum{{{FLEET}}}", BY),),
                     "short",
-                    links=(runbook("TritonQueueGrowingAtMaximum"),),
+                    links=(runbook(Alert.QUEUE_GROWING),),
                 ),
                 Panel(
                     "Replicas",
@@ -209,7 +210,7 @@ OVERVIEW: Final = Dashboard(
                     ),
                     "short",
                     decimals=0,
-                    links=(runbook("TritonReplicasUnavailable"), runbook("TritonModelDown")),
+                    links=(runbook(Alert.REPLICAS_UNAVAILABLE), runbook(Alert.MODEL_DOWN)),
                 ),
                 Panel(
                     "Replicas that are measured",
@@ -217,7 +218,7 @@ OVERVIEW: Final = Dashboard(
                     (Query(f"triton_fleet:scraped:count{{{FLEET}}}", BY),),
                     "short",
                     decimals=0,
-                    links=(runbook("TritonTargetDown"), runbook("TritonSeriesAbsent")),
+                    links=(runbook(Alert.TARGET_DOWN), runbook(Alert.SERIES_ABSENT)),
                 ),
             ),
         ),

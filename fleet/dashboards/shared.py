@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet import alerts
+from fleet.alerts import RUNBOOKS, Alert
 from fleet.grafana import Link, Variable
 
 RATIO_HIGH: Final = 1.0
@@ -25,5 +25,10 @@ FLEET_VARIABLES: Final = (
 )
 
 
-def runbook(alert: str) -> Link:
-    return Link(f"What to do: {alert}", alerts.runbook(alert))
+def page(alert: str) -> str:
+    """Address of an alert's page of docs/runbooks."""
+    return f"{RUNBOOKS}/{alert}.md"
+
+
+def runbook(alert: Alert) -> Link:
+    return Link(f"What to do: {alert}", page(alert))
