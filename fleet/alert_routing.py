@@ -59,9 +59,10 @@ TITLE: Final = (
     "{{ with .CommonLabels.severity }} ({{ . }}){{ end }}"
 )
 TEXT: Final = (
-    "{{ range .Alerts }}{{ .Annotations.summary }} ({{ .Status }})\n"
-    "{{ with .Annotations.description }}{{ . }}\n{{ end }}"
-    "{{ with .Annotations.runbook_url }}What to do: {{ . }}\n{{ end }}\n{{ end }}"
+    "{{ range $number, $alert := .Alerts }}{{ if $number }}\n\n{{ end }}"
+    "{{ .Annotations.summary }} ({{ .Status }})"
+    "{{ with .Annotations.description }}\n{{ . }}{{ end }}"
+    "{{ with .Annotations.runbook_url }}\nWhat to do: {{ . }}{{ end }}{{ end }}"
 )
 RUNBOOK: Final = "{{ .CommonAnnotations.runbook_url }}"
 
