@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from fleet import names
+from fleet import pods
 from fleet.dashboards.alerting import ALERTS
 from fleet.dashboards.autoscaling import AUTOSCALING
 from fleet.dashboards.gpus import GPUS
@@ -19,7 +19,7 @@ from fleet.grafana import document
 if TYPE_CHECKING:
     from fleet.grafana import Dashboard
     from fleet.pods import Manifest
-    from fleet.schema_observe import Monitoring
+    from fleet.settings import Settings
 
 FOLDER: Final = "dashboards"
 LABEL: Final = {"grafana_dashboard": "1"}
@@ -28,22 +28,25 @@ LABEL: Final = {"grafana_dashboard": "1"}
 DASHBOARDS: Final = (OVERVIEW, TRITON, GPUS, AUTOSCALING, ALERTS)
 
 
-def config_map(dashboard: Dashboard, monitoring: Monitoring) -> Manifest:
-    """The dashboard where Grafana's sidecar finds it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": dashboard.uid,
-            "namespace": monitoring.namespace,
-            "labels": {
-                **LABEL,
-                names.LABEL_PART_OF: names.PART_OF,
-                names.LABEL_MANAGED_BY: names.MANAGED_BY,
-            },
-        },
-        "data": {f"{dashboard.uid}.json": json.dumps(document(dashboard), sort_keys=True)},
-    }
+def config_maps(settings: Settings) -> list[Manifest]:
+    """The dashboards where Grafana's sidecar finds them; none where the stack has Prometheus without Grafana.
+
+    Beside the Grafana of a stack of ours, else in the serving namespace: sidecars look in all of them by default, and
+    two stacks that share a Grafana do not write the same object.
+    """
+    monitoring = settings.monitoring
+    if monitoring.kube_prometheus_stack and not monitoring.grafana:
+        return []
+    namespace = monitoring.namespace if monitoring.kube_prometheus_stack else settings.serving.namespace
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": pods.metadata(dashboard.uid, namespace, {**pods.labels("dashboards", dashboard.uid), **LABEL}),
+            "data": {f"{dashboard.uid}.json": json.dumps(document(dashboard), sort_keys=True)},
+        }
+        for dashboard in DASHBOARDS
+    ]
 
 
 def file(dashboard: Dashboard) -> str:
