@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pulumi
-from pulumi_kubernetes.helm.v3 import Release
 
 from components.pod_identity import PodIdentity, PodIdentityArgs
-from fleet import aws_autoscaler, aws_names, aws_policies, charts, names
+from components.release import ReleaseArgs, register_release
+from fleet import aws_autoscaler, aws_names, aws_policies, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from components.aws_account import AwsAccount
     from fleet import schema
-
-RELEASE_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,6 @@ class NodeAutoscalerArgs:
 
 class NodeAutoscaler(pulumi.ComponentResource):
     """The node autoscaler, running."""
-
-    release: Release
 
     def __init__(self, name: str, args: NodeAutoscalerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("triton-fleet:cluster:NodeAutoscaler", name, None, opts)
@@ -67,16 +63,14 @@ class NodeAutoscaler(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self),
         )
-        chart = charts.locate(args.charts, aws_autoscaler.CHART)
-        self.release = Release(
+        register_release(
             aws_autoscaler.RELEASE,
-            name=aws_autoscaler.RELEASE,
-            namespace=names.NAMESPACE_SYSTEM,
-            chart=chart.chart,
-            version=chart.version,
-            repository_opts={"repo": chart.repository} if chart.repository else None,
-            values=aws_autoscaler.values(cluster.name, cluster.region, cluster.kubernetes_version),
-            timeout=RELEASE_TIMEOUT_S,
-            opts=pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[identity]),
+            ReleaseArgs(
+                charts=args.charts,
+                chart=aws_autoscaler.CHART,
+                namespace=names.NAMESPACE_SYSTEM,
+                values=aws_autoscaler.values(cluster.name, cluster.region, cluster.kubernetes_version),
+            ),
+            pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[identity]),
         )
         self.register_outputs({})

@@ -23,10 +23,13 @@ class Located:
 
 
 def locate(charts: Charts, name: str) -> Located:
-    """The chart of that name. A folder's charts have their version in themselves."""
-    override = charts.overrides.get(name)
-    repository, version = (override or CHARTS[name]).repository, (override or CHARTS[name]).version
-    where = charts.mirror or repository
+    """The chart of that name, in the version of the set that the settings choose unless they name another.
+
+    A folder's charts have their version in themselves.
+    """
+    override, known = charts.overrides.get(name), CHARTS[name]
+    version = override.version if override else known.versions[charts.compat]
+    where = charts.mirror or (override.repository if override else known.repository)
     if where.startswith(OCI):
         return Located(f"{where.rstrip('/')}/{name}", version, None)
     if charts.mirror is not None:

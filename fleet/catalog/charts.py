@@ -1,14 +1,16 @@
-"""Helm charts: where upstream keeps each, and which version is installed."""
+"""Helm charts: where upstream keeps each, and which version each set of versions has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from fleet.catalog import data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+Compat = Literal["current", "guide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +18,9 @@ class Chart:
     """A chart, pinned."""
 
     repository: str
-    version: str
+    versions: Mapping[Compat, str]
 
 
 CHARTS: Final[Mapping[str, Chart]] = {
-    name: Chart(chart["repository"], chart["version"]) for name, chart in data.load("charts.yaml").items()
+    name: Chart(chart["repository"], chart["versions"]) for name, chart in data.load("charts.yaml").items()
 }

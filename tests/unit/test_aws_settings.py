@@ -24,7 +24,7 @@ OCI_OVERRIDE = Chart(repository="oci://registry.invalid/charts/", version="1.2.3
 @pytest.mark.parametrize(
     ("settings", "located"),
     [
-        (Charts(), Located(NAME, UPSTREAM.version, UPSTREAM.repository)),
+        (Charts(), Located(NAME, UPSTREAM.versions["current"], UPSTREAM.repository)),
         (Charts(overrides={NAME: OVERRIDE}), Located(NAME, "1.2.3", "https://charts.invalid")),
         (
             Charts(overrides={NAME: OCI_OVERRIDE}),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 
 from fleet import aws_addons, aws_autoscaler, catalog
 from fleet.catalog import data
-from fleet.catalog.charts import CHARTS
+from fleet.catalog.charts import CHARTS, Compat
 from fleet.catalog.kubernetes import versions
 from fleet.catalog.models import Measures, models
 from fleet.catalog.services import Service, price
@@ -120,7 +121,8 @@ def test_every_version_with_pins_is_one_that_eks_supports() -> None:
 
 def test_charts_are_pinned() -> None:
     for chart in CHARTS.values():
-        assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", chart.version)
+        assert set(chart.versions) == set(get_args(Compat))
+        assert all(re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version) for version in chart.versions.values())
         assert chart.repository.startswith(("https://", "oci://"))
 
 
