@@ -117,7 +117,7 @@ COMPLETE: Raw = {
         "repeat_interval_minutes": 240,
     },
     "charts": {"compat": "current", "mirror": None, "overrides": {}},
-    "verification": {"deadline_s": 600, "check_deadline_s": 60},
+    "verification": {"deadline_s": 600, "check_deadline_s": 60, "max_age_days": 30},
 }
 
 
