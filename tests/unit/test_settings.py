@@ -81,7 +81,13 @@ COMPLETE: Raw = {
             "resources": {"cpu": 1.0, "memory_mib": 2048},
             "weights": None,
             "slo": {"latency_ms": 2000, "availability": 0.999},
-            "placements": ({"sku": "h100", "replicas": {"min": 1, "max": 4}},),
+            "autoscaling": {
+                "target_ratio": 1.0,
+                "waiting_requests_target": None,
+                "scale_up": {"pods": 1, "period_s": 60, "window_s": 0},
+                "scale_down": {"window_s": 300, "pods": 1, "period_s": 60},
+            },
+            "placements": ({"sku": "h100", "replicas": {"min": 1, "max": 4}, "autoscaled": True},),
         },
     ),
     "images": {
@@ -116,6 +122,7 @@ COMPLETE: Raw = {
         "group_wait_s": 30,
         "repeat_interval_minutes": 240,
     },
+    "autoscaling": {"engine": "prometheus-adapter"},
     "charts": {"compat": "current", "mirror": None, "overrides": {}},
     "verification": {"deadline_s": 600, "check_deadline_s": 60, "max_age_days": 30},
 }
@@ -257,7 +264,7 @@ FAULTS = [
                 "models[0].placments",
                 "a setting named 'placments'",
                 "a setting that exists: name, version, runtime, repository, tensor_parallel, pipeline_parallel, "
-                "load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo, placements",
+                "load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo, autoscaling, placements",
                 MISSPELT,
                 "did you mean 'placements'?",
             ),
@@ -265,7 +272,7 @@ FAULTS = [
                 "modles",
                 "a setting named 'modles'",
                 "a setting that exists: environment, cluster, serving, store, skus, models, images, gpu_stack, "
-                "monitoring, alerts, charts, verification",
+                "monitoring, alerts, autoscaling, charts, verification",
                 MISSPELT,
                 "did you mean 'models'?",
             ),
@@ -273,7 +280,7 @@ FAULTS = [
                 "zzz",
                 "a setting named 'zzz'",
                 "a setting that exists: environment, cluster, serving, store, skus, models, images, gpu_stack, "
-                "monitoring, alerts, charts, verification",
+                "monitoring, alerts, autoscaling, charts, verification",
                 MISSPELT,
                 "remove it",
             ),
@@ -330,7 +337,8 @@ FAULTS = [
                 "models",
                 "nothing",
                 "a list of 1 to 64, each an object with name, version, runtime, placements; optional repository, "
-                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo",
+                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights, "
+                "slo, autoscaling",
                 "a fleet without models serves nothing",
                 f"add it; {REFERENCE} 'models'",
             ),
@@ -366,7 +374,7 @@ FAULTS = [
             Fault(
                 "models[0].placements[0]",
                 "['h100']",
-                "an object with sku, replicas",
+                "an object with sku, replicas; optional autoscaled",
                 "a model without a placement is not served",
                 f"correct it; {REFERENCE} 'models'",
             ),
@@ -481,7 +489,7 @@ FAULTS = [
                 "triton-fleet",
                 "[1]",
                 "an object with environment, cluster, skus, models, images; optional serving, store, gpu_stack, "
-                "monitoring, alerts, charts, verification",
+                "monitoring, alerts, autoscaling, charts, verification",
                 "settings are found by their names",
                 "correct it; see docs/settings.md",
             )
