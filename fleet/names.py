@@ -28,6 +28,8 @@ LABEL_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 ANNOTATION_MODEL_VERSION = f"{DOMAIN}/model-version"
 ANNOTATION_MODEL_DIGEST = f"{DOMAIN}/model-digest"
+ANNOTATION_REPLICAS = f"{DOMAIN}/replicas"
+"""On a Deployment: who sets the number of its replicas."""
 
 NODE_GPU_LABEL = "nvidia.com/gpu"
 NODE_GPU_LABEL_VALUE = "present"

@@ -17,12 +17,12 @@ from typing import Any
 import yaml
 
 from fleet import verification
-from local import diagnosis, packages, preflight_table, rendering, stack, toolchain
+from local import diagnosis, mirror, packages, preflight_table, rendering, stack, toolchain
 from local.cluster import images as cluster_images
 from local.cluster import lifecycle, prepare, topology
 from local.cluster.handle import Handle
 from local.errors import LocalError
-from local.images import build
+from local.images import build, recipes
 from local.state import PROJECT, State, cache_folder
 
 LOCAL_STACK = "local"
@@ -45,6 +45,7 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
         require_cluster(cluster)
     with alone(state):
         kubeconfig = cluster or start_cluster(state, progress)
+        mirror.complete(progress)
         if cluster is None:
             _forget_stack_of_another_cluster(state, progress)
         opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=kubeconfig)
@@ -108,8 +109,7 @@ def render(name: str, state: State, progress: Progress, folder: Path = RENDERED)
 
 def golden(state: State, progress: Progress) -> None:
     """Write the plans that tests compare with, of every stack: what a reviewer reads in the diff."""
-    for tracked in sorted(PROJECT.glob("Pulumi.*.yaml")):
-        name = tracked.name.split(".")[1]
+    for name in stack.known_stacks():
         _replace_folder(GOLDEN / name, rendering.reviewed(planned(name, state, progress)))
         progress(f"golden: {GOLDEN / name}")
 
@@ -169,7 +169,7 @@ def images(export: Path | None, progress: Progress) -> None:
     """Build the images; with `export`, lay their archives into a folder for other nodes to import."""
     packages.require_machine()
     packages.ensure(progress)
-    binaries = _with_go(toolchain.ensure(["coredns"], progress), progress)
+    binaries = _with_go(toolchain.ensure(recipes.programs(), progress), progress)
     if export is None:
         for image in build.ensure(cache_folder(), None, progress, binaries):
             progress(f"image {image.ref}: {image.archive}")
@@ -205,7 +205,7 @@ def prepare_cluster(
 def start_cluster(state: State, progress: Progress) -> Path:
     """The embedded cluster with its images, GPUs and DNS; returns its kubeconfig file."""
     packages.ensure(progress)
-    tools = toolchain.ensure([*toolchain.CLUSTER_TOOLS, *toolchain.PULUMI_TOOLS], progress)
+    tools = toolchain.ensure([*toolchain.CLUSTER_TOOLS, *recipes.programs(), *toolchain.PULUMI_TOOLS], progress)
     built = cluster_images.by_name(build.ensure(cache_folder(), None, progress, _with_go(tools, progress)))
     binaries = {name: str(tools[name]) for name in ("kube", "kube-router")}
     for name in ("etcd", "containerd"):

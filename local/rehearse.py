@@ -22,7 +22,7 @@ from kubernetes.config import new_client_from_config
 
 from fleet import aws_names, settings
 from fleet.faults import Refused
-from local import commands, diagnosis, packages, stack
+from local import commands, diagnosis, mirror, packages, stack
 from local.cluster import config, lifecycle, prepare
 from local.cluster.handle import Handle
 from local.cluster.topology import NODES, Node
@@ -120,6 +120,7 @@ class Rehearsal:
             raise LocalError(f"stack {self.name} as it would be rehearsed: {refused}", fix="correct it") from refused
         plan = nodes_of(loaded)
         kubeconfig = commands.start_cluster(self.state, self.progress)
+        mirror.complete(self.progress)
         _dress_nodes(kubeconfig, plan)
         # A fleet on its own kubeconfig gets this cluster's; one that makes a cluster gets it from the stand-in.
         named = kubeconfig if loaded.cluster.source == "kubeconfig" else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -35,6 +37,8 @@ NOT_PASSED_ON = (
     CLUSTER_VARIABLE,
 )
 """What a shell may have set for other work must neither be used nor changed."""
+STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+"""Names that Pulumi takes for a stack: https://www.pulumi.com/docs/iac/concepts/stacks/"""
 PLACEHOLDER = "placeholder-of-a-secret"
 """Stands offline for every value that the stack file holds encrypted: its key is elsewhere."""
 OFFLINE_CLUSTER = ".fleet/offline/kubeconfig"
@@ -117,12 +121,27 @@ def backend_home(state: State, cluster: Path | None) -> Path:
     return state.pulumi / hashlib.sha256(json.dumps(servers).encode()).hexdigest()[:12]
 
 
+def known_stacks(project: Path = PROJECT) -> list[str]:
+    """The stacks that have a file of settings, sorted."""
+    return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in project.glob("Pulumi.*.yaml"))
+
+
 def tracked_settings(name: str, project: Path = PROJECT) -> Path:
-    """The stack file; raises `LocalError` where there is none."""
+    """The stack file; raises `LocalError` where there is none, or where the name could be none's."""
+    if not STACK_NAME.fullmatch(name):
+        raise LocalError(
+            f"STACK={name!r} is no name of a stack: letters, digits, hyphens, underscores and periods, at most 100",
+            fix=f"use one of: {', '.join(known_stacks(project))}",
+        )
     tracked = project / f"Pulumi.{name}.yaml"
-    if not tracked.exists():
-        known = ", ".join(sorted(path.name.split(".")[1] for path in project.glob("Pulumi.*.yaml")))
-        raise LocalError(f"there is no stack {name!r}: {tracked.name} does not exist", fix=f"use one of: {known}")
+    if not tracked.is_file():
+        known = known_stacks(project)
+        plain = name.lower().removeprefix("pulumi.").removesuffix(".yaml")
+        close = difflib.get_close_matches(plain, known, n=1)
+        raise LocalError(
+            f"there is no stack {name!r}: {tracked.name} does not exist",
+            fix=f"did you mean {close[0]!r}?" if close else f"use one of: {', '.join(known)}",
+        )
     return tracked
 
 

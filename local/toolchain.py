@@ -38,6 +38,17 @@ DISK_NEEDED_GIB = 12
 KUBERNETES = "v1.34.4"
 PULUMI = "v3.274.1"
 PULUMI_KUBERNETES = "4.25.0"
+# What `current` charts install (fleet/catalog/charts.yaml); metrics-server is one release ahead of its chart, since
+# v0.8.1 cannot be had as a module. Prometheus' module counts 3.x.y as v0.3xx.y.
+PROMETHEUS_OPERATOR = "0.93.1"
+PROMETHEUS = "3.14.0"
+ALERTMANAGER = "0.34.0"
+PROMETHEUS_ADAPTER = "v0.12.0"
+KUBE_STATE_METRICS = "v2.20.0"
+NODE_FEATURE_DISCOVERY = "v0.19.0"
+METRICS_SERVER = "v0.9.0"
+HELM = "v3.18.6"
+"""The version inside of the Kubernetes provider."""
 
 Progress = Callable[[str], None]
 
@@ -47,7 +58,9 @@ class Tool:
     """One program: the package that it is, in which module folder, with which linker variables.
 
     `copies` are files of dependencies that are laid beside the sources before the build: (module, path in it,
-    file). `on_path` accepts the output of `<name> version` of a program found on PATH.
+    file). `adds` are files of ours that a dependency lacks, in the same form. `brings` are
+    folders of dependencies, (module, path in it), that `brought` lays beside the program. `on_path` accepts the output
+    of `<name> version` of a program found on PATH.
     """
 
     name: str
@@ -55,6 +68,9 @@ class Tool:
     module: str = "."
     variables: Mapping[str, str] | None = None
     copies: tuple[tuple[str, str, str], ...] = ()
+    tags: tuple[str, ...] = ()
+    adds: tuple[tuple[str, str, str], ...] = ()
+    brings: tuple[tuple[str, str], ...] = ()
     on_path: tuple[tuple[str, ...], str] | None = None
 
     @property
@@ -63,6 +79,57 @@ class Tool:
 
 
 _VERSION = "k8s.io/component-base/version"
+_PROMETHEUS_VERSION = "github.com/prometheus/common/version.Version"
+_OPERATOR = "github.com/prometheus-operator/prometheus-operator"
+_NFD = "sigs.k8s.io/node-feature-discovery"
+
+
+def _of_operator(name: str, package: str, brings: tuple[tuple[str, str], ...] = ()) -> Tool:
+    return Tool(
+        name,
+        f"{_OPERATOR}/cmd/{package}",
+        module="prometheus-operator",
+        variables={_PROMETHEUS_VERSION: PROMETHEUS_OPERATOR},
+        brings=brings,
+    )
+
+
+def _of_prometheus(name: str) -> Tool:
+    """Without the discoveries of clouds that no operator configures: a third of the size and of the time."""
+    return Tool(
+        name,
+        f"github.com/prometheus/prometheus/cmd/{name}",
+        module="prometheus",
+        variables={_PROMETHEUS_VERSION: PROMETHEUS},
+        tags=("remove_all_sd", "enable_kubernetes_sd"),
+    )
+
+
+def _of_alertmanager(name: str) -> Tool:
+    return Tool(
+        name,
+        f"github.com/prometheus/alertmanager/cmd/{name}",
+        module="alertmanager",
+        variables={_PROMETHEUS_VERSION: ALERTMANAGER},
+        adds=(("github.com/prometheus/alertmanager", "ui/app/dist/index.html", "index.html"),),
+    )
+
+
+def _of_nfd(name: str, brings: tuple[tuple[str, str], ...] = ()) -> Tool:
+    """Its containers see the node's folders as /host-<folder>: the charts' mounts, and the upstream image's build."""
+    return Tool(
+        name,
+        f"{_NFD}/cmd/{name}",
+        module="node-feature-discovery",
+        variables={
+            f"{_NFD}/pkg/version.version": NODE_FEATURE_DISCOVERY,
+            f"{_NFD}/pkg/utils/hostpath.pathPrefix": "/host-",
+        },
+        tags=("osusergo", "netgo"),
+        brings=brings,
+    )
+
+
 TOOLS = {
     tool.name: tool
     for tool in (
@@ -104,10 +171,52 @@ TOOLS = {
         ),
         Tool("actionlint", "github.com/rhysd/actionlint/cmd/actionlint", module="actionlint"),
         Tool("registry", ".", module="registry"),
+        _of_operator("prometheus-operator", "operator", brings=((_OPERATOR, "example/prometheus-operator-crd"),)),
+        _of_operator("prometheus-config-reloader", "prometheus-config-reloader"),
+        _of_prometheus("prometheus"),
+        _of_prometheus("promtool"),
+        _of_alertmanager("alertmanager"),
+        _of_alertmanager("amtool"),
+        Tool("prometheus-adapter", "sigs.k8s.io/prometheus-adapter/cmd/adapter", module="prometheus-adapter"),
+        Tool(
+            "kube-state-metrics",
+            "k8s.io/kube-state-metrics/v2",
+            module="kube-state-metrics",
+            variables={_PROMETHEUS_VERSION: KUBE_STATE_METRICS},
+        ),
+        _of_nfd("nfd-master", brings=((_NFD, "deployment/helm/node-feature-discovery"),)),
+        _of_nfd("nfd-worker"),
+        _of_nfd("nfd-gc"),
+        Tool("gpu-stand-in", ".", module="gpu-stand-in"),
+        Tool(
+            "metrics-server",
+            "sigs.k8s.io/metrics-server/cmd/metrics-server",
+            module="metrics-server",
+            variables={f"{_VERSION}.gitVersion": METRICS_SERVER},
+            brings=(("sigs.k8s.io/metrics-server", "charts/metrics-server"),),
+        ),
+        Tool(
+            "helm",
+            "helm.sh/helm/v3/cmd/helm",
+            module="helm",
+            variables={"helm.sh/helm/v3/internal/version.version": HELM},
+        ),
     )
 }
 PULUMI_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 CLUSTER_TOOLS = ("kube", "coredns", "kube-router")
+GPU_TOOLS = ("nfd-master", "nfd-worker", "nfd-gc", "gpu-stand-in")
+MONITORING_TOOLS = (
+    "prometheus-operator",
+    "prometheus-config-reloader",
+    "prometheus",
+    "alertmanager",
+    "prometheus-adapter",
+    "kube-state-metrics",
+    "metrics-server",
+)
+RULE_TOOLS = ("promtool", "amtool")
+CHART_TOOLS = ("helm",)
 TEST_TOOLS = ("actionlint", "registry")
 
 # Scripts that the language host and dynamic providers start; they stand in the engine's own module.
@@ -117,12 +226,15 @@ PULUMI_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-
 def key(tool: Tool) -> str:
     """What a built tool is named by: a digest of all that it is made from."""
     digest = hashlib.sha256()
-    sources = [tool.folder / "go.mod", tool.folder / "go.sum"]
+    sources = [tool.folder / "go.mod", tool.folder / "go.sum", *(tool.folder / ours for _, _, ours in tool.adds)]
     if tool.package.startswith("."):
         sources += sorted((tool.folder / tool.package).glob("*.go"))
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    digest.update(json.dumps([tool.package, dict(tool.variables or {}), tool.copies]).encode())
+    how: list[object] = [tool.package, dict(tool.variables or {}), tool.copies]
+    # Only where there are any: the keys of tools that were built before these existed stay.
+    how += [one for one in (tool.tags, tool.adds) if one]
+    digest.update(json.dumps(how).encode())
     return digest.hexdigest()[:12]
 
 
@@ -159,9 +271,27 @@ def _build_all(tools: Sequence[Tool], progress: Progress) -> None:
         _build(tool, go, f"{number}/{len(tools)}", progress)
 
 
+def brought(name: str, progress: Progress) -> dict[str, Path]:
+    """The folders that a tool brings, by their name, fetched where they are missing; the tool need not be built."""
+    tool = TOOLS[name]
+    there = {Path(path).name: built(tool).parent / Path(path).name for _, path in tool.brings}
+    if all(path.exists() for path in there.values()):
+        return there
+    go = go_program(progress)
+    for module, path in tool.brings:
+        target = there[Path(path).name]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            shutil.copytree(_module_folder(go, tool.folder, module) / path, Path(scratch, "new"))
+            with contextlib.suppress(OSError):  # it was there, or another checkout was faster
+                Path(scratch, "new").rename(target)
+    return there
+
+
 @contextlib.contextmanager
 def _alone(progress: Progress) -> Iterator[None]:
     """Checkouts share the cache: the second one waits for the first one's builds, and finds them made."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
     with (cache_folder() / "tools.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -264,6 +394,7 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
         shutil.copytree(tool.folder, sources)
         for module, path, name in tool.copies:
             _place(_module_folder(go, sources, module) / path, sources / name)
+        _add(tool, go, sources, workspace)
         variables = " ".join(f"-X {variable}={value}" for variable, value in (tool.variables or {}).items())
         argv = [
             go,
@@ -271,6 +402,7 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
             "-trimpath",
             "-ldflags",
             f"-s -w {variables}".strip(),
+            *([f"-tags={','.join(tool.tags)}"] if tool.tags else []),
             "-o",
             str(workspace / "out"),
             tool.package,
@@ -283,6 +415,17 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
     return target
+
+
+def _add(tool: Tool, go: str, sources: Path, workspace: Path) -> None:
+    """Build with copies of the dependencies that have our files too: Go lets none be seen in its module cache."""
+    for module, path, ours in tool.adds:
+        copy = workspace / "modules" / module
+        if not copy.exists():
+            shutil.copytree(_module_folder(go, sources, module), copy)
+            _go(go, sources, "mod", "edit", f"-replace={module}={copy}")
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(tool.folder / ours, copy / path)
 
 
 def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: Progress) -> None:
@@ -317,20 +460,17 @@ def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: 
 
 
 def _module_folder(go: str, sources: Path, module: str) -> Path:
-    done = subprocess.run(
-        [go, "mod", "download", "-json", module],
-        cwd=sources,
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _go(go, sources, "mod", "download", "-json", module)
     if done.returncode != 0:
         raise LocalError(
             f"the Go module {module} could not be fetched: {done.stderr.strip()[-500:]}",
             fix="check that the Go module proxy is reached (`go env GOPROXY`)",
         )
     return Path(json.loads(done.stdout)["Dir"])
+
+
+def _go(go: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([go, *arguments], cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
 
 
 def _place(source: Path, target: Path) -> None:

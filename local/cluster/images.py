@@ -24,9 +24,23 @@ def by_name(images: Sequence[Image]) -> dict[str, Image]:
     return {image.ref.rpartition("/")[2].partition(":")[0]: image for image in images}
 
 
+EVERYWHERE = ("pause", "tools", "node-feature-discovery")
+WITH_GPUS = ("triton", "gpu-stand-in")
+WITHOUT_GPUS = (
+    "coredns",
+    "prometheus-operator",
+    "prometheus-config-reloader",
+    "prometheus",
+    "alertmanager",
+    "prometheus-adapter",
+    "kube-state-metrics",
+    "metrics-server",
+)
+
+
 def needed_on(node: Node) -> tuple[str, ...]:
     """Names of the images that a node needs. The disk is the machine's: no node holds what no pod there runs."""
-    return ("pause", "tools", "triton") if node.gpus else ("pause", "tools", "coredns")
+    return (*EVERYWHERE, *(WITH_GPUS if node.gpus else WITHOUT_GPUS))
 
 
 def load(running: Handle, images: Mapping[str, Image], progress: Callable[[str], None]) -> None:

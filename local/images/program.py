@@ -21,23 +21,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """The program `name` at the image's root: given as a binary, or compiled from the Go file `source`."""
+    """The program `name`, at `path` of the image (its name, if None): given as a binary, or compiled from the Go file
+    `source`.
+    """
 
     code: ClassVar[tuple[str, ...]] = ("archive.py", "program.py")
 
     name: str
     source: str | None = None
+    path: str | None = None
 
     def inputs(self, shop: Workshop) -> object:
         return file_digest(self._given(shop) or shop.folder / (self.source or ""))
 
     def make(self, shop: Workshop, scratch: Path, tar: Path) -> Layer:
-        program = scratch / self.name
+        tree = scratch / "tree"
+        program = tree / (self.path or self.name)
+        program.parent.mkdir(parents=True)
         shutil.copyfile(self._given(shop) or self._compiled(shop, scratch), program)
         program.chmod(0o755)
-        tree = scratch / "tree"
-        tree.mkdir()
-        program.rename(tree / self.name)
         return archive.write_layer(tree, tar, made_after_s=0)
 
     def _given(self, shop: Workshop) -> Path | None:

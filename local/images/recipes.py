@@ -76,10 +76,29 @@ BASE = (
     Wheels("numpy", "base.txt", EVERYTHING),
 )
 
+NOBODY = 65534
+"""User and group that the upstream images of monitoring and of node feature discovery run as."""
+
+
+def _upstream(ref: str, program: str, path: str | None = None) -> Recipe:
+    """One static program, where the upstream image has it, started as the upstream image starts it."""
+    layer = Program(program, path=path)
+    return Recipe(ref, (layer,), Settings(f"{NOBODY}:{NOBODY}", {}, entrypoint=(f"/{path or program}",)))
+
+
 PAUSE = "triton-fleet.local/pause:1"
 COREDNS = "triton-fleet.local/coredns:1.13.2"
 TRITON = "triton-fleet.local/triton:2.51.0-cpu"
 TOOLS = "triton-fleet.local/tools:1"
+PROMETHEUS_OPERATOR = "triton-fleet.local/prometheus-operator:v0.93.1"
+PROMETHEUS_CONFIG_RELOADER = "triton-fleet.local/prometheus-config-reloader:v0.93.1"
+PROMETHEUS = "triton-fleet.local/prometheus:v3.14.0"
+ALERTMANAGER = "triton-fleet.local/alertmanager:v0.34.0"
+PROMETHEUS_ADAPTER = "triton-fleet.local/prometheus-adapter:v0.12.0"
+KUBE_STATE_METRICS = "triton-fleet.local/kube-state-metrics:v2.20.0"
+METRICS_SERVER = "triton-fleet.local/metrics-server:v0.9.0"
+GPU_STAND_IN = "triton-fleet.local/gpu-stand-in:1"
+NODE_FEATURE_DISCOVERY = "triton-fleet.local/node-feature-discovery:v0.19.0"
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe(PAUSE, (Program("pause", source="pause/main.go"),), Settings("65535:65535", {}, entrypoint=("/pause",))),
@@ -110,4 +129,25 @@ RECIPES: tuple[Recipe, ...] = (
         (*BASE, Wheels("tools", "tools.txt", EVERYTHING)),
         Settings(f"{RUN_AS}:{RUN_AS}", _python_env(), command=("python3",)),
     ),
+    _upstream(PROMETHEUS_OPERATOR, "prometheus-operator", "bin/operator"),
+    _upstream(PROMETHEUS_CONFIG_RELOADER, "prometheus-config-reloader", "bin/prometheus-config-reloader"),
+    _upstream(PROMETHEUS, "prometheus", "bin/prometheus"),
+    _upstream(ALERTMANAGER, "alertmanager", "bin/alertmanager"),
+    _upstream(PROMETHEUS_ADAPTER, "prometheus-adapter", "adapter"),
+    _upstream(KUBE_STATE_METRICS, "kube-state-metrics"),
+    _upstream(METRICS_SERVER, "metrics-server"),
+    # The kubelet's sockets are root's.
+    Recipe(GPU_STAND_IN, (Program("gpu-stand-in"),), Settings("0:0", {}, entrypoint=("/gpu-stand-in",))),
+    # Its chart names the program of each pod, without a folder.
+    Recipe(
+        NODE_FEATURE_DISCOVERY,
+        tuple(Program(name, path=f"usr/bin/{name}") for name in ("nfd-master", "nfd-worker", "nfd-gc")),
+        Settings(f"{NOBODY}:{NOBODY}", {"PATH": "/usr/bin"}),
+    ),
 )
+
+
+def programs() -> list[str]:
+    """The tools (local/toolchain.py) that the images are made of."""
+    layers = [layer for recipe in RECIPES for layer in recipe.layers]
+    return [layer.name for layer in layers if isinstance(layer, Program) and layer.source is None]

@@ -17,7 +17,7 @@ from fleet.rollout import NewPod, Progress
 from fleet.verification import Node, Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fleet.pods import Manifest
 
@@ -80,6 +80,8 @@ class KubernetesCluster:
         self._core: Any = client.CoreV1Api(self._api)
         self._batch: Any = client.BatchV1Api(self._api)
         self._apps: Any = client.AppsV1Api(self._api)
+        self._autoscaling: Any = client.AutoscalingV2Api(self._api)
+        self._custom: Any = client.CustomObjectsApi(self._api)
 
     def must_answer(self, timeout_s: float) -> None:
         """ClusterError unless an API server answers in time and takes the credentials; anyone may read its version."""
@@ -129,6 +131,23 @@ class KubernetesCluster:
         new = [pod for pod in found if pod.metadata.labels.get(TEMPLATE_HASH) in newest]
         staying = [pod for pod in new if pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED]
         return _progress(deployment), [_new_pod(pod) for pod in sorted(staying, key=lambda pod: pod.metadata.name)]
+
+    def delete_autoscaler(self, namespace: str, name: str) -> bool:
+        """Deletes a HorizontalPodAutoscaler; whether it was there."""
+        with _asking(f"deleting HorizontalPodAutoscaler {name}"):
+            return _deleted(self._autoscaling.delete_namespaced_horizontal_pod_autoscaler, name, namespace)
+
+    def delete_scaled_object(self, namespace: str, name: str) -> bool:
+        """Deletes a ScaledObject of KEDA; whether it was there. A cluster without KEDA has none."""
+        with _asking(f"deleting ScaledObject {name}"):
+            return _deleted(
+                self._custom.delete_namespaced_custom_object,
+                group="keda.sh",
+                version="v1alpha1",
+                namespace=namespace,
+                plural="scaledobjects",
+                name=name,
+            )
 
     def create_job(self, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
@@ -190,6 +209,16 @@ class KubernetesCluster:
             except client.ApiException as error:
                 if error.status != GONE:
                     raise
+
+
+def _deleted(delete: Callable[..., Any], *names: str, **more: str) -> bool:
+    try:
+        delete(*names, **more, _request_timeout=CALL_TIMEOUT_S)
+    except client.ApiException as error:
+        if error.status != GONE:
+            raise
+        return False
+    return True
 
 
 def _quantity(container: Any) -> int:

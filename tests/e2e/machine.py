@@ -21,6 +21,17 @@ PROGRAMS = (
     "coredns",
     "pause",
     "unshare",
+    "operator",
+    "prometheus",
+    "prometheus-config-reloader",
+    "alertmanager",
+    "adapter",
+    "kube-state-metrics",
+    "metrics-server",
+    "nfd-master",
+    "nfd-worker",
+    "nfd-gc",
+    "gpu-stand-in",
 )
 COPIES = ("first", "second", "refusals", "rehearsal")
 """Folders of the copies of the project that the tests make."""

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from local import toolchain
 from local.errors import LocalError
-from local.images import archive, build, debian, wheels
+from local.images import archive, build, debian, recipes, wheels
+from local.images.program import Program
 from local.images.recipes import COREDNS, PAUSE, RECIPES, TOOLS, TRITON, Recipe
 from local.images.wheels import Pin, Placement
 from local.images.workshop import Workshop, file_digest
@@ -33,12 +35,13 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Workshop:
-    """A copy of local/images that a test may change, and a program that stands for coredns."""
+    """A copy of local/images that a test may change, and files that stand for the programs."""
     folder = tmp_path / "images"
     shutil.copytree(build.HERE, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    program = tmp_path / "coredns"
-    program.write_bytes(b"a program")
-    return Workshop(folder, tmp_path / "cache", {"coredns": program})
+    binaries = {name: tmp_path / name for name in recipes.programs()}
+    for program in binaries.values():
+        program.write_bytes(b"a program")
+    return Workshop(folder, tmp_path / "cache", binaries)
 
 
 def _append(name: str) -> Callable[[Workshop], None]:
@@ -49,12 +52,18 @@ def _append(name: str) -> Callable[[Workshop], None]:
     return change
 
 
-def _other_program(shop: Workshop) -> None:
-    shop.binaries["coredns"].write_bytes(b"another one")
+def _other(name: str) -> Callable[[Workshop], None]:
+    def change(shop: Workshop) -> None:
+        shop.binaries[name].write_bytes(b"another one")
+
+    return change
 
 
 def _later_program(shop: Workshop) -> None:
     os.utime(shop.binaries["coredns"], (1, 1))
+
+
+ALL = {recipe.ref for recipe in RECIPES}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,8 @@ def _later_program(shop: Workshop) -> None:
         pytest.param(_later_program, set(), id="same program, another time"),
         pytest.param(_append("README.md"), set(), id="a file that no image is made of"),
         pytest.param(_append("build.py"), set(), id="the order of work"),
-        pytest.param(_other_program, {COREDNS}, id="the program"),
+        pytest.param(_other("coredns"), {COREDNS}, id="the program"),
+        pytest.param(_other("nfd-gc"), {recipes.NODE_FEATURE_DISCOVERY}, id="one of several programs"),
         pytest.param(_append("pause/main.go"), {PAUSE}, id="the source"),
         pytest.param(_append("tools.txt"), {TOOLS}, id="the lock of tools"),
         pytest.param(_append("triton-server.txt"), {TRITON}, id="the lock of the server"),
@@ -72,8 +82,8 @@ def _later_program(shop: Workshop) -> None:
         pytest.param(_append("base.txt"), {TRITON, TOOLS}, id="the shared lock"),
         pytest.param(_append("debian.py"), {TRITON, TOOLS}, id="how the base is made"),
         pytest.param(_append("wheels.py"), {TRITON, TOOLS}, id="how packages are placed"),
-        pytest.param(_append("program.py"), {COREDNS, PAUSE}, id="how programs are placed"),
-        pytest.param(_append("archive.py"), {COREDNS, PAUSE, TRITON, TOOLS}, id="how layers are written"),
+        pytest.param(_append("program.py"), ALL - {TRITON, TOOLS}, id="how programs are placed"),
+        pytest.param(_append("archive.py"), ALL, id="how layers are written"),
     ],
 )
 def test_an_image_is_made_again_when_what_it_is_made_from_changes(
@@ -106,6 +116,69 @@ def test_the_local_stack_names_images_that_a_recipe_makes() -> None:
 
 def _of(ref: str) -> Recipe:
     return next(recipe for recipe in RECIPES if recipe.ref == ref)
+
+
+# Programs of their own images
+
+
+def test_a_program_lies_where_the_upstream_image_has_it(shop: Workshop) -> None:
+    placed = {}
+    for recipe in RECIPES:
+        for layer in recipe.layers:
+            if isinstance(layer, Program) and layer.source is None:
+                scratch = shop.cache / recipe.name / layer.name
+                scratch.mkdir(parents=True)
+                with tarfile.open(layer.make(shop, scratch, scratch / "layer.tar").tar) as tar:
+                    [path] = [entry.name for entry in tar if entry.isfile() and entry.mode == 0o755]
+                placed[layer.name] = (recipe.ref, path, recipe.settings.entrypoint, recipe.settings.user)
+    version = toolchain.PROMETHEUS_OPERATOR
+    home = "triton-fleet.local"
+    nfd = f"{home}/node-feature-discovery:{toolchain.NODE_FEATURE_DISCOVERY}"
+    reloader = "prometheus-config-reloader"
+    nobody = "65534:65534"
+    assert placed == {
+        # name: (image, path, entry point, user), as in the Dockerfile of each release
+        "coredns": (COREDNS, "coredns", ("/coredns",), "1000:1000"),
+        "prometheus-operator": (
+            f"{home}/prometheus-operator:v{version}",
+            "bin/operator",
+            ("/bin/operator",),
+            nobody,
+        ),
+        reloader: (f"{home}/{reloader}:v{version}", f"bin/{reloader}", (f"/bin/{reloader}",), nobody),
+        "prometheus": (
+            f"{home}/prometheus:v{toolchain.PROMETHEUS}",
+            "bin/prometheus",
+            ("/bin/prometheus",),
+            nobody,
+        ),
+        "alertmanager": (
+            f"{home}/alertmanager:v{toolchain.ALERTMANAGER}",
+            "bin/alertmanager",
+            ("/bin/alertmanager",),
+            nobody,
+        ),
+        "prometheus-adapter": (
+            f"{home}/prometheus-adapter:{toolchain.PROMETHEUS_ADAPTER}",
+            "adapter",
+            ("/adapter",),
+            nobody,
+        ),
+        "kube-state-metrics": (
+            f"{home}/kube-state-metrics:{toolchain.KUBE_STATE_METRICS}",
+            "kube-state-metrics",
+            ("/kube-state-metrics",),
+            nobody,
+        ),
+        "metrics-server": (
+            f"{home}/metrics-server:{toolchain.METRICS_SERVER}",
+            "metrics-server",
+            ("/metrics-server",),
+            nobody,
+        ),
+        "gpu-stand-in": (recipes.GPU_STAND_IN, "gpu-stand-in", ("/gpu-stand-in",), "0:0"),
+        **{name: (nfd, f"usr/bin/{name}", (), nobody) for name in ("nfd-master", "nfd-worker", "nfd-gc")},
+    }
 
 
 # Sizes
@@ -243,7 +316,7 @@ def test_an_unchanged_image_is_not_made_again(shop: Workshop) -> None:
     spoken, written = len(said), first[0].archive.stat().st_mtime_ns
     assert build.ensure(shop.cache, [COREDNS], said.append, shop.binaries) == first
     assert (len(said), first[0].archive.stat().st_mtime_ns) == (spoken, written)
-    _other_program(shop)
+    _other("coredns")(shop)
     [second] = build.ensure(shop.cache, [COREDNS], said.append, shop.binaries)
     assert second.key != first[0].key
     assert second.archive.is_file()
@@ -286,7 +359,10 @@ def test_export_writes_archives_under_stable_names_with_an_index(shop: Workshop,
         (
             ["example.local/other:1"],
             {},
-            f"no recipe makes the image example.local/other:1\nfix: name one of: {PAUSE}, {COREDNS}, {TRITON}, {TOOLS}",
+            (
+                "no recipe makes the image example.local/other:1\n"
+                f"fix: name one of: {', '.join(recipe.ref for recipe in RECIPES)}"
+            ),
         ),
         (
             [COREDNS],

@@ -482,11 +482,20 @@ class Nodes(Handle):
         return subprocess.CompletedProcess(argv, 0, "", "")
 
 
+@pytest.fixture
+def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that need less than ours do."""
+    monkeypatch.setattr(images, "EVERYWHERE", ("pause", "tools"))
+    monkeypatch.setattr(images, "WITH_GPUS", ("triton",))
+    monkeypatch.setattr(images, "WITHOUT_GPUS", ("coredns",))
+
+
 def built(archive: str) -> dict[str, Image]:
     refs = ("triton-fleet.local/pause:1", "triton-fleet.local/tools:1", "triton-fleet.local/triton:2")
     return images.by_name([*(Image(ref, Path(archive), "k1") for ref in refs), Image("coredns:1", Path("c.tar"), "k1")])
 
 
+@pytest.mark.usefixtures("few_images")
 def test_nodes_get_only_the_images_that_they_lack_or_have_in_another_build(state: State) -> None:
     said: list[str] = []
     images.load(Nodes(state, 1, 2, "", ""), built("a.tar"), said.append)
@@ -510,6 +519,7 @@ def test_nodes_get_only_the_images_that_they_lack_or_have_in_another_build(state
     ("archive", "text"),
     [("full.tar", "no space left on device"), ("slow.tar", "not done within 300 s")],
 )
+@pytest.mark.usefixtures("few_images")
 def test_an_image_that_cannot_be_loaded_is_an_error(state: State, archive: str, text: str) -> None:
     with pytest.raises(LocalError) as failed:
         images.load(Nodes(state, 1, 2, "", ""), built(archive), lambda _: None)

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 KUBE = Tool("kube", "./kube", variables={"v.gitVersion": "v1", "v.gitMajor": "1"})
 DNS = Tool("dns", "example.com/dns")
+SERVER = Tool(
+    "server",
+    "example.com/server/cmd",
+    module="server",
+    tags=("netgo", "nothing"),
+    adds=(("example.com/server", "web/dist/index.html", "page.html"),),
+    brings=(("example.com/server", "deploy/crds"), ("example.com/server", "chart")),
+)
 HOST = Tool("host", ".", module="host", copies=(("example.com/provider", "cmd/schema.json", "schema.json"),))
+EVERY = (KUBE, DNS, SERVER, HOST)
 
 
 class Workplace:
@@ -35,7 +44,7 @@ class Workplace:
         self.bin = folder / "bin"
         self.log = folder / "go.log"
         self.said: list[str] = []
-        for path in (self.modules / "kube", self.modules / "host", self.cache, self.bin):
+        for path in (*(self.modules / name for name in ("kube", "host", "server")), self.cache, self.bin):
             path.mkdir(parents=True)
         for name, text in (
             ("go.mod", "module tools"),
@@ -44,6 +53,9 @@ class Workplace:
             ("host/go.mod", "module host"),
             ("host/go.sum", "sums"),
             ("host/main.go", "package main"),
+            ("server/go.mod", "module server"),
+            ("server/go.sum", "sums"),
+            ("server/page.html", "a page"),
         ):
             (self.modules / name).write_text(text)
         self.log.touch()
@@ -78,7 +90,7 @@ while [ "$1" != -o ]; do shift; done; out=$2
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     made = Workplace(tmp_path)
     monkeypatch.setattr(toolchain, "MODULES", made.modules)
-    monkeypatch.setattr(toolchain, "TOOLS", {tool.name: tool for tool in (KUBE, DNS, HOST)})
+    monkeypatch.setattr(toolchain, "TOOLS", {tool.name: tool for tool in EVERY})
     monkeypatch.setattr(toolchain, "DISK_NEEDED_GIB", 0)
     monkeypatch.setenv("TRITON_FLEET_CACHE", str(made.cache))
     monkeypatch.setenv("PATH", f"{made.bin}:/usr/bin:/bin")
@@ -113,6 +125,7 @@ def _later(modules: Path) -> None:
         pytest.param(_new_source, {"kube"}, id="another source"),
         pytest.param(_append("host/go.mod"), {"host"}, id="versions of another module"),
         pytest.param(_append("host/main.go"), {"host"}, id="source of another module"),
+        pytest.param(_append("server/page.html"), {"server"}, id="a file that a dependency lacks"),
         pytest.param(_append("README.md"), set(), id="no source"),
         pytest.param(_append("kube/notes.txt"), set(), id="no source, beside one"),
         pytest.param(_later, set(), id="the time of a file"),
@@ -121,9 +134,9 @@ def _later(modules: Path) -> None:
 def test_a_key_changes_with_what_the_tool_is_made_from(
     workplace: Workplace, change: Callable[[Path], None], changed: set[str]
 ) -> None:
-    before = {tool.name: toolchain.key(tool) for tool in (KUBE, DNS, HOST)}
+    before = {tool.name: toolchain.key(tool) for tool in EVERY}
     change(workplace.modules)
-    assert {tool.name for tool in (KUBE, DNS, HOST) if toolchain.key(tool) != before[tool.name]} == changed
+    assert {tool.name for tool in EVERY if toolchain.key(tool) != before[tool.name]} == changed
 
 
 @pytest.mark.parametrize(
@@ -133,6 +146,8 @@ def test_a_key_changes_with_what_the_tool_is_made_from(
         pytest.param(replace(KUBE, variables=None), True, id="no linker variable"),
         pytest.param(replace(KUBE, package="./host"), True, id="package"),
         pytest.param(replace(KUBE, copies=HOST.copies), True, id="copied files"),
+        pytest.param(replace(KUBE, tags=("netgo",)), True, id="build tag"),
+        pytest.param(replace(KUBE, brings=SERVER.brings), False, id="what is laid beside it"),
         pytest.param(replace(KUBE, on_path=(("version",), "v1")), False, id="what is accepted on PATH"),
     ],
 )
@@ -143,10 +158,45 @@ def test_a_key_changes_with_how_the_tool_is_made(workplace: Workplace, tool: Too
 
 def test_every_tool_of_the_project_can_be_keyed_and_has_a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_FLEET_CACHE", "/cache")
-    assert set(TOOLS) == {*toolchain.PULUMI_TOOLS, *toolchain.CLUSTER_TOOLS, *toolchain.TEST_TOOLS}
+    groups = (
+        *toolchain.PULUMI_TOOLS,
+        *toolchain.CLUSTER_TOOLS,
+        *toolchain.GPU_TOOLS,
+        *toolchain.MONITORING_TOOLS,
+        *toolchain.RULE_TOOLS,
+        *toolchain.CHART_TOOLS,
+        *toolchain.TEST_TOOLS,
+    )
+    assert sorted(TOOLS) == sorted(groups)
     places = {name: toolchain.built(tool) for name, tool in TOOLS.items()}
     assert len({place.parent for place in places.values()}) == len(TOOLS)
     assert {place.name: str(place.parent.parent) for place in places.values()} == dict.fromkeys(TOOLS, "/cache/tools")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "version", "said"),
+    [
+        (
+            "prometheus-operator",
+            toolchain._OPERATOR,
+            f"v{toolchain.PROMETHEUS_OPERATOR}",
+            toolchain.PROMETHEUS_OPERATOR,
+        ),
+        # Its module counts 3.14.0 as v0.314.0: a major version of 2 or more would change the module's path.
+        ("prometheus", "github.com/prometheus/prometheus", "v0.314.0", toolchain.PROMETHEUS),
+        ("promtool", "github.com/prometheus/prometheus", "v0.314.0", "3.14.0"),
+        ("amtool", "github.com/prometheus/alertmanager", f"v{toolchain.ALERTMANAGER}", toolchain.ALERTMANAGER),
+        ("kube-state-metrics", "k8s.io/kube-state-metrics/v2", toolchain.KUBE_STATE_METRICS, "v2.20.0"),
+        ("metrics-server", "sigs.k8s.io/metrics-server", toolchain.METRICS_SERVER, "v0.9.0"),
+        ("nfd-worker", toolchain._NFD, toolchain.NODE_FEATURE_DISCOVERY, "v0.19.0"),
+        ("helm", "helm.sh/helm/v3", toolchain.HELM, "v3.18.6"),
+        ("pulumi-resource-kubernetes", "helm.sh/helm/v3", toolchain.HELM, toolchain.PULUMI_KUBERNETES),
+    ],
+)
+def test_a_tool_says_the_version_that_its_module_pins(name: str, module: str, version: str, said: str) -> None:
+    tool = TOOLS[name]
+    assert f"\t{module} {version} // indirect\n" in (tool.folder / "go.mod").read_text()
+    assert said in (tool.variables or {}).values()
 
 
 # Versions on PATH
@@ -250,6 +300,46 @@ def test_files_of_dependencies_are_laid_beside_the_sources(workplace: Workplace)
     assert toolchain.built(HOST).read_text() == "a schema"
     assert workplace.ran[0] == f"host-{toolchain.key(HOST)}/sources: go mod download -json example.com/provider"
     assert not (workplace.modules / "host" / "schema.json").exists()
+
+
+def test_a_dependency_gets_the_file_that_it_lacks_and_tags_are_told(workplace: Workplace) -> None:
+    theirs = workplace.modules / "fetched" / "web" / "ui.go"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("package web")
+    key = toolchain.key(SERVER)
+    workspace = workplace.cache / "build" / f"server-{key}"
+    copy = workspace / "modules" / "example.com" / "server"
+    workplace.go(f'cd {copy}; cat web/ui.go web/dist/index.html > "$out"')
+    toolchain.ensure(["server"], workplace.said.append)
+    where = f"server-{key}/sources: go"
+    assert workplace.ran == [
+        f"{where} mod download -json example.com/server",
+        f"{where} mod edit -replace=example.com/server={copy}",
+        f"{where} build -trimpath -ldflags -s -w -tags=netgo,nothing -o {workspace}/out example.com/server/cmd",
+    ]
+    assert toolchain.built(SERVER).read_text() == "package weba page"
+    assert list(theirs.parent.iterdir()) == [theirs]
+    assert (workplace.modules / "server" / "go.mod").read_text() == "module server"
+
+
+def test_what_a_tool_brings_is_fetched_once_without_building_it(workplace: Workplace) -> None:
+    for name, text in (("deploy/crds/a.yaml", "a: 1"), ("deploy/crds/more/b.yaml", "b: 2"), ("chart/Chart.yaml", "c")):
+        path = workplace.modules / "fetched" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    workplace.go("exit 9")
+    beside = toolchain.built(SERVER).parent
+    expected = {"crds": beside / "crds", "chart": beside / "chart"}
+    assert toolchain.brought("server", workplace.said.append) == expected
+    assert {str(path.relative_to(beside)): path.read_text() for path in beside.rglob("*") if path.is_file()} == {
+        "crds/a.yaml": "a: 1",
+        "crds/more/b.yaml": "b: 2",
+        "chart/Chart.yaml": "c",
+    }
+    ran = workplace.ran
+    assert ran == ["modules/server: go mod download -json example.com/server"] * 2
+    assert toolchain.brought("server", workplace.said.append) == expected
+    assert (workplace.ran, workplace.said) == (ran, [])
 
 
 def test_a_failing_build_is_told_with_its_last_lines_and_leaves_nothing(workplace: Workplace) -> None:

@@ -80,7 +80,14 @@ COMPLETE: Raw = {
             "shm_mib": 256,
             "resources": {"cpu": 1.0, "memory_mib": 2048},
             "weights": None,
-            "placements": ({"sku": "h100", "replicas": {"min": 1, "max": 4}},),
+            "slo": {"latency_ms": 2000, "availability": 0.999},
+            "autoscaling": {
+                "target_ratio": 1.0,
+                "waiting_requests_target": None,
+                "scale_up": {"pods": 1, "period_s": 60, "window_s": 0},
+                "scale_down": {"window_s": 300, "pods": 1, "period_s": 60},
+            },
+            "placements": ({"sku": "h100", "replicas": {"min": 1, "max": 4}, "autoscaled": True},),
         },
     ),
     "images": {
@@ -92,7 +99,31 @@ COMPLETE: Raw = {
         "pull_policy": "IfNotPresent",
         "pull_secrets": (),
     },
-    "charts": {"mirror": None, "overrides": {}},
+    "gpu_stack": {"node_feature_discovery": True, "device_plugin": True, "dcgm_exporter": True},
+    "monitoring": {
+        "kube_prometheus_stack": True,
+        "prometheus_adapter": True,
+        "metrics_server": True,
+        "release": "prometheus",
+        "namespace": "monitoring",
+        "scrape_interval_s": 10,
+        "evaluation_interval_s": 10,
+        "rate_window_s": 60,
+        "relist_interval_s": 30,
+        "retention_days": 15,
+        "storage": None,
+        "grafana": True,
+        "grafana_password": None,
+    },
+    "alerts": {
+        "receivers": (),
+        "routes": (),
+        "dead_mans_switch": None,
+        "group_wait_s": 30,
+        "repeat_interval_minutes": 240,
+    },
+    "autoscaling": {"engine": "prometheus-adapter"},
+    "charts": {"compat": "current", "mirror": None, "overrides": {}},
     "verification": {"deadline_s": 600, "check_deadline_s": 60},
 }
 
@@ -188,6 +219,38 @@ MISSPELT = "no setting has that name, and a misspelt one would silently do nothi
 REFERENCE = "docs/settings.md shows it under"
 FAULTS = [
     pytest.param(
+        changed(
+            ("alerts", {"receivers": [{"name": "a", "kind": "webhook", "url": "hooks.example.com/key-1"}, "key-2"]}),
+            ("monitoring", {"grafana_password": ["key-3"]}),
+        ),
+        [
+            Fault(
+                "monitoring.grafana_password",
+                "a list",
+                "a secret text, from `pulumi config set --secret --path`, or nothing",
+                "whoever knows it may change dashboards",
+                f"correct it; {REFERENCE} 'monitoring'",
+            ),
+            Fault(
+                "alerts.receivers[0].url",
+                "a text, not shown",
+                "a URL that begins with http:// or https://",
+                "alerts are sent there",
+                "write the URL in full",
+            ),
+            Fault(
+                "alerts.receivers[1]",
+                "a text, not shown",
+                "an object of kind slack with name, api_url, channel | of kind pagerduty with name, routing_key | of "
+                "kind email with name, to, sender, smarthost; optional username, password | of kind webhook with "
+                "name, url",
+                "alerts go to them",
+                f"correct it; {REFERENCE} 'alerts'",
+            ),
+        ],
+        id="what may hold a secret is not shown",
+    ),
+    pytest.param(
         changed(("modles", []), ("models/0/placments", 1), ("store/sise_gib", 1), ("zzz", 1)),
         [
             Fault(
@@ -201,23 +264,23 @@ FAULTS = [
                 "models[0].placments",
                 "a setting named 'placments'",
                 "a setting that exists: name, version, runtime, repository, tensor_parallel, pipeline_parallel, "
-                "load_timeout_s, drain_timeout_s, shm_mib, resources, weights, placements",
+                "load_timeout_s, drain_timeout_s, shm_mib, resources, weights, slo, autoscaling, placements",
                 MISSPELT,
                 "did you mean 'placements'?",
             ),
             Fault(
                 "modles",
                 "a setting named 'modles'",
-                "a setting that exists: environment, cluster, serving, store, skus, models, images, charts, "
-                "verification",
+                "a setting that exists: environment, cluster, serving, store, skus, models, images, gpu_stack, "
+                "monitoring, alerts, autoscaling, charts, verification",
                 MISSPELT,
                 "did you mean 'models'?",
             ),
             Fault(
                 "zzz",
                 "a setting named 'zzz'",
-                "a setting that exists: environment, cluster, serving, store, skus, models, images, charts, "
-                "verification",
+                "a setting that exists: environment, cluster, serving, store, skus, models, images, gpu_stack, "
+                "monitoring, alerts, autoscaling, charts, verification",
                 MISSPELT,
                 "remove it",
             ),
@@ -274,7 +337,8 @@ FAULTS = [
                 "models",
                 "nothing",
                 "a list of 1 to 64, each an object with name, version, runtime, placements; optional repository, "
-                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights",
+                "tensor_parallel, pipeline_parallel, load_timeout_s, drain_timeout_s, shm_mib, resources, weights, "
+                "slo, autoscaling",
                 "a fleet without models serves nothing",
                 f"add it; {REFERENCE} 'models'",
             ),
@@ -310,7 +374,7 @@ FAULTS = [
             Fault(
                 "models[0].placements[0]",
                 "['h100']",
-                "an object with sku, replicas",
+                "an object with sku, replicas; optional autoscaled",
                 "a model without a placement is not served",
                 f"correct it; {REFERENCE} 'models'",
             ),
@@ -424,8 +488,8 @@ FAULTS = [
             Fault(
                 "triton-fleet",
                 "[1]",
-                "an object with environment, cluster, skus, models, images; optional serving, store, charts, "
-                "verification",
+                "an object with environment, cluster, skus, models, images; optional serving, store, gpu_stack, "
+                "monitoring, alerts, autoscaling, charts, verification",
                 "settings are found by their names",
                 "correct it; see docs/settings.md",
             )
