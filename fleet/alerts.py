@@ -274,9 +274,7 @@ def _hung(of: _Of) -> str:
 def _replicas(of: _Of) -> list[Rule]:
     model, load_s = of.model.name, of.model.load_timeout_s
     available = f"{recording.REPLICAS_AVAILABLE}{of.here}"
-    created = (
-        f'min by (namespace) (kube_deployment_created{{{of.namespace}, deployment=~"{of.deployments}"}})'
-    )
+    created = f'min by (namespace) (kube_deployment_created{{{of.namespace}, deployment=~"{of.deployments}"}})'
     return [
         of.rule(
             Alert.QUEUE_GROWING,
@@ -448,9 +446,9 @@ def _observation(settings: Settings) -> list[Rule]:
 
 
 def _blind(settings: Settings) -> str:
+    inactive = f'namespace="{settings.serving.namespace}", condition="ScalingActive", status="false"'
     ways = [
-        "max by (horizontalpodautoscaler) (kube_horizontalpodautoscaler_status_condition"
-        f'{{namespace="{settings.serving.namespace}", condition="ScalingActive", status="false"}}) == 1',
+        f"max by (horizontalpodautoscaler) (kube_horizontalpodautoscaler_status_condition{{{inactive}}}) == 1",
         f'max by (name) (aggregator_unavailable_apiservice{{name="{METRICS_API}"}}) == 1',
     ]
     if settings.monitoring.prometheus_adapter:
