@@ -13,7 +13,7 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from fleet import names, recording, scraping, workload
+from fleet import autoscaling, names, recording, scraping, workload
 from fleet.schema import EksCluster, gpus_per_replica
 from fleet.schema_observe import Severity  # noqa: TC001 - the table of severities is a constant
 
@@ -137,6 +137,11 @@ _GPU: Final = "GPU {{ $labels.gpu }} ({{ $labels.modelName }}) of {{ $labels.Hos
 """Newer exporters write `hostname`, older ones `Hostname`; the other is empty."""
 
 
+def runbook(alert: str) -> str:
+    """Where the page of an alert is read."""
+    return f"{RUNBOOKS}/{alert}.md"
+
+
 class Told(NamedTuple):
     """What a person reads: one line, and what is known beside it."""
 
@@ -154,7 +159,7 @@ def _rule(settings: Settings, alert: Alert, expr: str, told: Told, for_s: int) -
             scraping.LABEL_ENVIRONMENT: settings.environment,
             scraping.LABEL_NAMESPACE: settings.serving.namespace,
         },
-        "annotations": {**told._asdict(), "runbook_url": f"{RUNBOOKS}/{alert.value}.md"},
+        "annotations": {**told._asdict(), "runbook_url": runbook(alert.value)},
     }
 
 
@@ -451,7 +456,7 @@ def _blind(settings: Settings) -> str:
         f"max by (horizontalpodautoscaler) (kube_horizontalpodautoscaler_status_condition{{{inactive}}}) == 1",
         f'max by (name) (aggregator_unavailable_apiservice{{name="{METRICS_API}"}}) == 1',
     ]
-    if settings.monitoring.prometheus_adapter:
+    if autoscaling.adapter_wanted(settings):
         adapter = f'namespace="{settings.monitoring.namespace}", deployment="{METRICS_ADAPTER}"'
         ways.append(f"max by (deployment) (kube_deployment_status_replicas_available{{{adapter}}}) == 0")
     return " or ".join(ways)
