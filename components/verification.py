@@ -63,7 +63,7 @@ class Runner(dynamic.ResourceProvider):
         if verification.failed(results):
             raise VerificationFailed(
                 f"verification failed\n{verification.table(results)}\n"
-                f"look first at: {verification.first_look(order.plan.namespace, results)}"
+                f"look first at: {verification.first_look(order.plan, results)}"
             )
         return {"digest": props["digest"], "report": runner.report(results)}
 
