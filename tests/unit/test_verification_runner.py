@@ -125,7 +125,14 @@ def all_well(arguments: list[str]) -> list[str]:
 @pytest.fixture
 def order(project: Path) -> Order:
     settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
-    return verification.order(verification.config_map(settings, "program", {}))
+    return unwatched(verification.order(verification.config_map(settings, "program", {})))
+
+
+def unwatched(order: Order) -> Order:
+    """Without the GPU stack and monitoring, which have tests of their own."""
+    assert order.plan.gpus is not None
+    gpus = order.plan.gpus.model_copy(update={"daemon_sets": ()})
+    return dataclasses.replace(order, plan=order.plan.model_copy(update={"gpus": gpus, "monitoring": None}))
 
 
 NAMES = [
@@ -228,7 +235,7 @@ def test_a_job_that_dies_half_way_fails_what_it_did_not_report_with_its_own_reas
 
 def test_a_job_whose_pod_never_starts_says_why(project: Path) -> None:
     settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
-    plan = verification.plan(settings).model_copy(update={"deadline_s": 1})
+    plan = unwatched(verification.Order(verification.plan(settings), "x")).plan.model_copy(update={"deadline_s": 1})
     cluster = Cluster(all_well, JobPod("pod", "Pending", "ErrImageNeverPull: tools:1 is not present"))
     results = runner.verify(verification.Order(plan, "verification-x"), lambda: cluster, lambda _: None)
     assert [result.name for result in results] == NAMES
@@ -262,6 +269,7 @@ MONITORING = MonitoringPlan(
     rules=(),
     series=("triton:queue_compute:ratio",),
     pod_metrics=(),
+    autoscalers=(),
     node_metrics=True,
     fresh_s=30,
     settle_s=1,
