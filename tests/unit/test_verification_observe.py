@@ -526,13 +526,13 @@ def autoscaler(name: str, **conditions: str) -> dict[str, Any]:
                 autoscaler(
                     "m-a100",
                     AbleToScale="True",
-                    ScalingActive="False: FailedGetPodsMetric: unable to get metric triton:queue_compute:ratio",
+                    ScalingActive="False: FailedGetPodsMetric: no metric triton:queue_compute:ratio",
                 )
             ],
             (
                 False,
                 (
-                    "m-a100: ScalingActive is False: FailedGetPodsMetric: unable to get metric triton:queue_compute:ratio"
+                    "m-a100: ScalingActive is False: FailedGetPodsMetric: no metric triton:queue_compute:ratio"
                     "; m-h100 is not there"
                 ),
             ),
