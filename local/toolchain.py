@@ -47,6 +47,8 @@ PROMETHEUS_ADAPTER = "v0.12.0"
 KUBE_STATE_METRICS = "v2.20.0"
 NODE_FEATURE_DISCOVERY = "v0.19.0"
 METRICS_SERVER = "v0.9.0"
+HELM = "v3.18.6"
+"""The version inside of the Kubernetes provider."""
 
 Progress = Callable[[str], None]
 
@@ -56,7 +58,7 @@ class Tool:
     """One program: the package that it is, in which module folder, with which linker variables.
 
     `copies` are files of dependencies that are laid beside the sources before the build: (module, path in it,
-    file). `overlay` has the compiler see a file of ours in a dependency that lacks it, in the same form. `brings` are
+    file). `adds` are files of ours that a dependency lacks, in the same form. `brings` are
     folders of dependencies, (module, path in it), that `brought` lays beside the program. `on_path` accepts the output
     of `<name> version` of a program found on PATH.
     """
@@ -67,7 +69,7 @@ class Tool:
     variables: Mapping[str, str] | None = None
     copies: tuple[tuple[str, str, str], ...] = ()
     tags: tuple[str, ...] = ()
-    overlay: tuple[tuple[str, str, str], ...] = ()
+    adds: tuple[tuple[str, str, str], ...] = ()
     brings: tuple[tuple[str, str], ...] = ()
     on_path: tuple[tuple[str, ...], str] | None = None
 
@@ -109,7 +111,7 @@ def _of_alertmanager(name: str) -> Tool:
         f"github.com/prometheus/alertmanager/cmd/{name}",
         module="alertmanager",
         variables={_PROMETHEUS_VERSION: ALERTMANAGER},
-        overlay=(("github.com/prometheus/alertmanager", "ui/app/dist/index.html", "index.html"),),
+        adds=(("github.com/prometheus/alertmanager", "ui/app/dist/index.html", "index.html"),),
     )
 
 
@@ -185,6 +187,7 @@ TOOLS = {
         _of_nfd("nfd-master", brings=((_NFD, "deployment/helm/node-feature-discovery"),)),
         _of_nfd("nfd-worker"),
         _of_nfd("nfd-gc"),
+        Tool("gpu-stand-in", ".", module="gpu-stand-in"),
         Tool(
             "metrics-server",
             "sigs.k8s.io/metrics-server/cmd/metrics-server",
@@ -192,11 +195,17 @@ TOOLS = {
             variables={f"{_VERSION}.gitVersion": METRICS_SERVER},
             brings=(("sigs.k8s.io/metrics-server", "charts/metrics-server"),),
         ),
+        Tool(
+            "helm",
+            "helm.sh/helm/v3/cmd/helm",
+            module="helm",
+            variables={"helm.sh/helm/v3/internal/version.version": HELM},
+        ),
     )
 }
 PULUMI_TOOLS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 CLUSTER_TOOLS = ("kube", "coredns", "kube-router")
-GPU_TOOLS = ("nfd-master", "nfd-worker", "nfd-gc")
+GPU_TOOLS = ("nfd-master", "nfd-worker", "nfd-gc", "gpu-stand-in")
 MONITORING_TOOLS = (
     "prometheus-operator",
     "prometheus-config-reloader",
@@ -207,6 +216,7 @@ MONITORING_TOOLS = (
     "metrics-server",
 )
 RULE_TOOLS = ("promtool", "amtool")
+CHART_TOOLS = ("helm",)
 TEST_TOOLS = ("actionlint", "registry")
 
 # Scripts that the language host and dynamic providers start; they stand in the engine's own module.
@@ -216,14 +226,14 @@ PULUMI_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-
 def key(tool: Tool) -> str:
     """What a built tool is named by: a digest of all that it is made from."""
     digest = hashlib.sha256()
-    sources = [tool.folder / "go.mod", tool.folder / "go.sum", *(tool.folder / ours for _, _, ours in tool.overlay)]
+    sources = [tool.folder / "go.mod", tool.folder / "go.sum", *(tool.folder / ours for _, _, ours in tool.adds)]
     if tool.package.startswith("."):
         sources += sorted((tool.folder / tool.package).glob("*.go"))
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     how: list[object] = [tool.package, dict(tool.variables or {}), tool.copies]
     # Only where there are any: the keys of tools that were built before these existed stay.
-    how += [one for one in (tool.tags, tool.overlay) if one]
+    how += [one for one in (tool.tags, tool.adds) if one]
     digest.update(json.dumps(how).encode())
     return digest.hexdigest()[:12]
 
@@ -268,14 +278,12 @@ def brought(name: str, progress: Progress) -> dict[str, Path]:
     if all(path.exists() for path in there.values()):
         return there
     go = go_program(progress)
-    with _alone(progress):
-        for module, path in tool.brings:
-            target = there[Path(path).name]
-            if target.exists():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-                shutil.copytree(_module_folder(go, tool.folder, module) / path, Path(scratch, "new"))
+    for module, path in tool.brings:
+        target = there[Path(path).name]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            shutil.copytree(_module_folder(go, tool.folder, module) / path, Path(scratch, "new"))
+            with contextlib.suppress(OSError):  # it was there, or another checkout was faster
                 Path(scratch, "new").rename(target)
     return there
 
@@ -386,6 +394,7 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
         shutil.copytree(tool.folder, sources)
         for module, path, name in tool.copies:
             _place(_module_folder(go, sources, module) / path, sources / name)
+        _add(tool, go, sources, workspace)
         variables = " ".join(f"-X {variable}={value}" for variable, value in (tool.variables or {}).items())
         argv = [
             go,
@@ -394,7 +403,6 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
             "-ldflags",
             f"-s -w {variables}".strip(),
             *([f"-tags={','.join(tool.tags)}"] if tool.tags else []),
-            *_overlaid(tool, go, sources, workspace),
             "-o",
             str(workspace / "out"),
             tool.package,
@@ -409,13 +417,15 @@ def _build(tool: Tool, go: str, position: str, progress: Progress) -> Path:
     return target
 
 
-def _overlaid(tool: Tool, go: str, sources: Path, workspace: Path) -> list[str]:
-    """The compiler's option for files that it is to see in dependencies (`go help build`, -overlay)."""
-    if not tool.overlay:
-        return []
-    seen = {str(_module_folder(go, sources, module) / path): str(sources / ours) for module, path, ours in tool.overlay}
-    (workspace / "overlay.json").write_text(json.dumps({"Replace": seen}))
-    return [f"-overlay={workspace / 'overlay.json'}"]
+def _add(tool: Tool, go: str, sources: Path, workspace: Path) -> None:
+    """Build with copies of the dependencies that have our files too: Go lets none be seen in its module cache."""
+    for module, path, ours in tool.adds:
+        copy = workspace / "modules" / module
+        if not copy.exists():
+            shutil.copytree(_module_folder(go, sources, module), copy)
+            _go(go, sources, "mod", "edit", f"-replace={module}={copy}")
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(tool.folder / ours, copy / path)
 
 
 def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: Progress) -> None:
@@ -450,20 +460,17 @@ def _watched(argv: Sequence[str], folder: Path, log: Path, what: str, progress: 
 
 
 def _module_folder(go: str, sources: Path, module: str) -> Path:
-    done = subprocess.run(
-        [go, "mod", "download", "-json", module],
-        cwd=sources,
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _go(go, sources, "mod", "download", "-json", module)
     if done.returncode != 0:
         raise LocalError(
             f"the Go module {module} could not be fetched: {done.stderr.strip()[-500:]}",
             fix="check that the Go module proxy is reached (`go env GOPROXY`)",
         )
     return Path(json.loads(done.stdout)["Dir"])
+
+
+def _go(go: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([go, *arguments], cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
 
 
 def _place(source: Path, target: Path) -> None:

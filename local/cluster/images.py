@@ -25,7 +25,7 @@ def by_name(images: Sequence[Image]) -> dict[str, Image]:
 
 
 EVERYWHERE = ("pause", "tools", "node-feature-discovery")
-WITH_GPUS = ("triton",)
+WITH_GPUS = ("triton", "gpu-stand-in")
 WITHOUT_GPUS = (
     "coredns",
     "prometheus-operator",

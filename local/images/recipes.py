@@ -97,6 +97,7 @@ ALERTMANAGER = "triton-fleet.local/alertmanager:v0.34.0"
 PROMETHEUS_ADAPTER = "triton-fleet.local/prometheus-adapter:v0.12.0"
 KUBE_STATE_METRICS = "triton-fleet.local/kube-state-metrics:v2.20.0"
 METRICS_SERVER = "triton-fleet.local/metrics-server:v0.9.0"
+GPU_STAND_IN = "triton-fleet.local/gpu-stand-in:1"
 NODE_FEATURE_DISCOVERY = "triton-fleet.local/node-feature-discovery:v0.19.0"
 
 RECIPES: tuple[Recipe, ...] = (
@@ -135,7 +136,9 @@ RECIPES: tuple[Recipe, ...] = (
     _upstream(PROMETHEUS_ADAPTER, "prometheus-adapter", "adapter"),
     _upstream(KUBE_STATE_METRICS, "kube-state-metrics"),
     _upstream(METRICS_SERVER, "metrics-server"),
-    # Its charts name the program of each pod, without a folder.
+    # The kubelet's sockets are root's.
+    Recipe(GPU_STAND_IN, (Program("gpu-stand-in"),), Settings("0:0", {}, entrypoint=("/gpu-stand-in",))),
+    # Its chart names the program of each pod, without a folder.
     Recipe(
         NODE_FEATURE_DISCOVERY,
         tuple(Program(name, path=f"usr/bin/{name}") for name in ("nfd-master", "nfd-worker", "nfd-gc")),

@@ -31,6 +31,7 @@ PROGRAMS = (
     "nfd-master",
     "nfd-worker",
     "nfd-gc",
+    "gpu-stand-in",
 )
 COPIES = ("first", "second", "refusals", "rehearsal")
 """Folders of the copies of the project that the tests make."""

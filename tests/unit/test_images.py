@@ -176,6 +176,7 @@ def test_a_program_lies_where_the_upstream_image_has_it(shop: Workshop) -> None:
             ("/metrics-server",),
             nobody,
         ),
+        "gpu-stand-in": (recipes.GPU_STAND_IN, "gpu-stand-in", ("/gpu-stand-in",), "0:0"),
         **{name: (nfd, f"usr/bin/{name}", (), nobody) for name in ("nfd-master", "nfd-worker", "nfd-gc")},
     }
 

@@ -28,7 +28,7 @@ SERVER = Tool(
     "example.com/server/cmd",
     module="server",
     tags=("netgo", "nothing"),
-    overlay=(("example.com/server", "web/dist/index.html", "page.html"),),
+    adds=(("example.com/server", "web/dist/index.html", "page.html"),),
     brings=(("example.com/server", "deploy/crds"), ("example.com/server", "chart")),
 )
 HOST = Tool("host", ".", module="host", copies=(("example.com/provider", "cmd/schema.json", "schema.json"),))
@@ -72,7 +72,7 @@ class Workplace:
 echo "$(basename "$(dirname "$PWD")")/$(basename "$PWD"): go $*" >> '{self.log}'
 echo "$GOFLAGS $GOMODCACHE $GOCACHE $GOWORK $CGO_ENABLED $GOTOOLCHAIN" > '{self.log}.environment'
 [ "$1" = mod ] && {{ printf '{{"Dir": "{self.modules}/fetched"}}'; exit 0; }}
-while [ "$1" != -o ]; do case "$1" in -overlay=*) overlay=${{1#-overlay=}} ;; esac; shift; done; out=$2
+while [ "$1" != -o ]; do shift; done; out=$2
 {build}""",
         )
 
@@ -125,7 +125,7 @@ def _later(modules: Path) -> None:
         pytest.param(_new_source, {"kube"}, id="another source"),
         pytest.param(_append("host/go.mod"), {"host"}, id="versions of another module"),
         pytest.param(_append("host/main.go"), {"host"}, id="source of another module"),
-        pytest.param(_append("server/page.html"), {"server"}, id="a file that is seen in a dependency"),
+        pytest.param(_append("server/page.html"), {"server"}, id="a file that a dependency lacks"),
         pytest.param(_append("README.md"), set(), id="no source"),
         pytest.param(_append("kube/notes.txt"), set(), id="no source, beside one"),
         pytest.param(_later, set(), id="the time of a file"),
@@ -164,12 +164,39 @@ def test_every_tool_of_the_project_can_be_keyed_and_has_a_place_of_its_own(monke
         *toolchain.GPU_TOOLS,
         *toolchain.MONITORING_TOOLS,
         *toolchain.RULE_TOOLS,
+        *toolchain.CHART_TOOLS,
         *toolchain.TEST_TOOLS,
     )
     assert sorted(TOOLS) == sorted(groups)
     places = {name: toolchain.built(tool) for name, tool in TOOLS.items()}
     assert len({place.parent for place in places.values()}) == len(TOOLS)
     assert {place.name: str(place.parent.parent) for place in places.values()} == dict.fromkeys(TOOLS, "/cache/tools")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "version", "said"),
+    [
+        (
+            "prometheus-operator",
+            toolchain._OPERATOR,
+            f"v{toolchain.PROMETHEUS_OPERATOR}",
+            toolchain.PROMETHEUS_OPERATOR,
+        ),
+        # Its module counts 3.14.0 as v0.314.0: a major version of 2 or more would change the module's path.
+        ("prometheus", "github.com/prometheus/prometheus", "v0.314.0", toolchain.PROMETHEUS),
+        ("promtool", "github.com/prometheus/prometheus", "v0.314.0", "3.14.0"),
+        ("amtool", "github.com/prometheus/alertmanager", f"v{toolchain.ALERTMANAGER}", toolchain.ALERTMANAGER),
+        ("kube-state-metrics", "k8s.io/kube-state-metrics/v2", toolchain.KUBE_STATE_METRICS, "v2.20.0"),
+        ("metrics-server", "sigs.k8s.io/metrics-server", toolchain.METRICS_SERVER, "v0.9.0"),
+        ("nfd-worker", toolchain._NFD, toolchain.NODE_FEATURE_DISCOVERY, "v0.19.0"),
+        ("helm", "helm.sh/helm/v3", toolchain.HELM, "v3.18.6"),
+        ("pulumi-resource-kubernetes", "helm.sh/helm/v3", toolchain.HELM, toolchain.PULUMI_KUBERNETES),
+    ],
+)
+def test_a_tool_says_the_version_that_its_module_pins(name: str, module: str, version: str, said: str) -> None:
+    tool = TOOLS[name]
+    assert f"\t{module} {version} // indirect\n" in (tool.folder / "go.mod").read_text()
+    assert said in (tool.variables or {}).values()
 
 
 # Versions on PATH
@@ -275,21 +302,24 @@ def test_files_of_dependencies_are_laid_beside_the_sources(workplace: Workplace)
     assert not (workplace.modules / "host" / "schema.json").exists()
 
 
-def test_a_file_is_seen_in_a_dependency_and_tags_are_told(workplace: Workplace) -> None:
-    workplace.go('cat "$overlay" > "$out"')
-    toolchain.ensure(["server"], workplace.said.append)
+def test_a_dependency_gets_the_file_that_it_lacks_and_tags_are_told(workplace: Workplace) -> None:
+    theirs = workplace.modules / "fetched" / "web" / "ui.go"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("package web")
     key = toolchain.key(SERVER)
     workspace = workplace.cache / "build" / f"server-{key}"
+    copy = workspace / "modules" / "example.com" / "server"
+    workplace.go(f'cd {copy}; cat web/ui.go web/dist/index.html > "$out"')
+    toolchain.ensure(["server"], workplace.said.append)
+    where = f"server-{key}/sources: go"
     assert workplace.ran == [
-        f"server-{key}/sources: go mod download -json example.com/server",
-        (
-            f"server-{key}/sources: go build -trimpath -ldflags -s -w -tags=netgo,nothing "
-            f"-overlay={workspace}/overlay.json -o {workspace}/out example.com/server/cmd"
-        ),
+        f"{where} mod download -json example.com/server",
+        f"{where} mod edit -replace=example.com/server={copy}",
+        f"{where} build -trimpath -ldflags -s -w -tags=netgo,nothing -o {workspace}/out example.com/server/cmd",
     ]
-    assert json.loads(toolchain.built(SERVER).read_text()) == {
-        "Replace": {f"{workplace.modules}/fetched/web/dist/index.html": f"{workspace}/sources/page.html"}
-    }
+    assert toolchain.built(SERVER).read_text() == "package weba page"
+    assert list(theirs.parent.iterdir()) == [theirs]
+    assert (workplace.modules / "server" / "go.mod").read_text() == "module server"
 
 
 def test_what_a_tool_brings_is_fetched_once_without_building_it(workplace: Workplace) -> None:

@@ -141,7 +141,7 @@ def test_every_node_gets_the_images_that_its_pods_name(project: Path) -> None:
     assert (named.triton, named.tools, config.PAUSE_IMAGE) == (TRITON, TOOLS, PAUSE)
     recipes = set(images.by_name([Image(recipe.ref, Path("archive"), "key") for recipe in RECIPES]))
     everywhere = {"pause", "tools", "node-feature-discovery"}
-    only_with_gpus = {"triton"}
+    only_with_gpus = {"triton", "gpu-stand-in"}
     assert {node.name: set(images.needed_on(node)) for node in NODES} == {
         "system": recipes - only_with_gpus,
         "gpu-a100-40gb": everywhere | only_with_gpus,
