@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import bench, commands, packages, push, rehearse, stack
+from local import bench, commands, packages, push, rehearse, stack, turns
 from local.cluster import topology
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
@@ -59,6 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     named = _file(arguments.state)
     state = State(named) if named else default_state()
     _adapt(os.environ)
+    turns.interruptible()
     try:
         _require(arguments, state)
         COMMANDS[arguments.command](arguments, state)

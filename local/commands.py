@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from fleet import verification
-from local import diagnosis, mirror, packages, preflight_table, rendering, stack, toolchain
+from local import diagnosis, mirror, packages, preflight_table, rendering, stack, toolchain, turns
 from local.cluster import images as cluster_images
 from local.cluster import lifecycle, prepare, topology
 from local.cluster.handle import Handle
 from local.errors import LocalError
 from local.images import build, recipes
 from local.state import PROJECT, State, cache_folder
+
+if TYPE_CHECKING:
+    import subprocess
 
 LOCAL_STACK = "local"
 DISK_NEEDED_GIB = 8
@@ -43,7 +42,7 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
         require_disk(state)
     else:
         require_cluster(cluster)
-    with alone(state):
+    with turns.alone(state):
         kubeconfig = cluster or start_cluster(state, progress)
         mirror.complete(progress)
         if cluster is None:
@@ -66,7 +65,7 @@ def down(state: State, cluster: Path | None, progress: Progress) -> None:
     """Destroy the stack, then stop the embedded cluster and remove all it made."""
     if cluster is not None:
         require_cluster(cluster)
-    with alone(state):
+    with turns.alone(state):
         running = Handle.read(state)
         reachable = cluster or (state.kubeconfig if running and running.alive and state.kubeconfig.exists() else None)
         home = stack.backend_home(state, cluster)
@@ -141,7 +140,7 @@ def verify(name: str, state: State, cluster: Path | None, progress: Progress) ->
     """Run the verification again, on the plan that the stack's last update verified."""
     if cluster is not None:
         require_cluster(cluster)
-    with alone(state):
+    with turns.alone(state):
         opened = stack.open_stack(name, state, progress, cluster=cluster)
         if not run_verification(opened):
             raise LocalError(
@@ -154,14 +153,12 @@ def run_verification(opened: stack.Stack) -> bool:
     document = stack.exported(opened)
     REPORTS.mkdir(exist_ok=True)
     REPORT.unlink(missing_ok=True)
-    done = subprocess.run(
+    done = turns.run(
         [sys.executable, "-m", "services.verification.runner", "--from-state", "/dev/stdin", "--json", str(REPORT)],
-        cwd=PROJECT,
+        folder=PROJECT,
         # In a rehearsal the programs that it asks AWS with are stand-ins too.
-        env=dict(opened.environment),
-        input=json.dumps(document),
-        text=True,
-        check=False,
+        environment=opened.environment,
+        text=json.dumps(document),
     )
     return done.returncode == 0
 
@@ -294,7 +291,7 @@ def _offline(name: str, state: State, progress: Progress) -> Iterator[stack.Stac
     """A stack with no cluster, no account and no state: everything in it is yet to be created."""
     home = State(state.root / "preview" / name)
     absent = home.root / "no-cluster"
-    with alone(home):
+    with turns.alone(home):
         rehearsed = stack.Rehearsed(home.root / "account", absent, stack.without_cluster, plans_only=True)
         progress(f"stack {name}: the plan of a first update; no cluster is asked, and AWS is played by stand-ins")
         # The account of a preview that died must not be this one's; what else the stand-ins keep there is a cache.
@@ -324,20 +321,3 @@ def _replace_folder(target: Path, texts: Mapping[str, str]) -> None:
         file.write_text(text)
     shutil.rmtree(target, ignore_errors=True)
     scratch.rename(target)
-
-
-@contextmanager
-def alone(state: State) -> Iterator[None]:
-    """One command at a time per state folder; a second one says for whom it waits."""
-    state.root.mkdir(parents=True, exist_ok=True)
-    with (state.root / "command.lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            print(f"waiting for another command of this checkout ({lock.read().strip()})", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()}, since {time.strftime('%H:%M:%S')}")
-        lock.flush()
-        yield

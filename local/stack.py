@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -19,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from fleet import names
-from local import toolchain
+from local import toolchain, turns
 from local.errors import LocalError
 from local.state import PROJECT, State
 from rehearsal import existing
 from rehearsal.ledger import Ledger
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator, Mapping
 
 CLUSTER_VARIABLE = "TRITON_FLEET_CLUSTER"
@@ -93,14 +93,11 @@ class Stack:
     ) -> subprocess.CompletedProcess[str]:
         """Run pulumi in the project; its output goes to the terminal, with its live view, unless captured."""
         plain = [] if sys.stdout.isatty() and not capture else ["--non-interactive"]
-        return subprocess.run(
+        return turns.run(
             [toolchain_program(self.environment), *arguments, *plain, f"--stack={self.name}"],
-            cwd=folder or self.settings_file.parent,
-            env=dict(self.environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=capture,
-            text=True,
-            check=False,
+            folder=folder or self.settings_file.parent,
+            environment=self.environment,
+            capture=capture,
         )
 
     def with_settings(self, command: str, *arguments: str, capture: bool = False) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import json
 import os
@@ -14,8 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from local import packages
@@ -40,43 +38,32 @@ Progress = Callable[[str], None]
 
 
 def start(state: State, binaries: Mapping[str, str], progress: Progress) -> Handle:
-    """Start the cluster of `state`, or find it running; returns when every node is Ready.
+    """Start the cluster of `state`, or find it running; returns when every node is Ready. One command at a time.
 
     Errors: LocalError with the last log lines of the component that failed.
     """
-    with _one_at_a_time(state):
-        running = Handle.read(state)
-        if running and running.alive:
-            progress(f"cluster: running already (process {running.pid}, range {running.network})")
-            before = _restarts(running)
-        else:
-            _clear_remains(state)
-            running = _launch(state, binaries, progress, preferred=running.network if running else None)
-            before = {}
-        _wait_for_api(running, before, progress)
-        _wait_for_nodes(running, before, progress)
-        return running
+    running = Handle.read(state)
+    if running and running.alive:
+        progress(f"cluster: running already (process {running.pid}, range {running.network})")
+        before = _restarts(running)
+    else:
+        _clear_remains(state)
+        running = _launch(state, binaries, progress, preferred=running.network if running else None)
+        before = {}
+    _wait_for_api(running, before, progress)
+    _wait_for_nodes(running, before, progress)
+    return running
 
 
 def stop(state: State, progress: Progress) -> None:
     """End the cluster of `state` and remove all it made, but the store; says nothing where there is nothing."""
-    with _one_at_a_time(state):
-        recorded = Handle.read(state)
-        if recorded and recorded.alive:
-            progress(f"cluster: stopping (process {recorded.pid})")
-            _end(recorded)
-        _clear_remains(state)
-        shutil.rmtree(state.cluster, ignore_errors=True)
-        state.kubeconfig.unlink(missing_ok=True)
-
-
-@contextmanager
-def _one_at_a_time(state: State) -> Iterator[None]:
-    """Two commands on one state folder take turns: the second finds what the first made."""
-    state.root.mkdir(parents=True, exist_ok=True)
-    with (state.root / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    recorded = Handle.read(state)
+    if recorded and recorded.alive:
+        progress(f"cluster: stopping (process {recorded.pid})")
+        _end(recorded)
+    _clear_remains(state)
+    shutil.rmtree(state.cluster, ignore_errors=True)
+    state.kubeconfig.unlink(missing_ok=True)
 
 
 def _launch(state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None) -> Handle:
