@@ -124,7 +124,7 @@ COMPLETE: Raw = {
     },
     "autoscaling": {"engine": "prometheus-adapter"},
     "charts": {"compat": "current", "mirror": None, "overrides": {}},
-    "verification": {"deadline_s": 600, "check_deadline_s": 60},
+    "verification": {"deadline_s": 600, "check_deadline_s": 60, "max_age_days": 30},
 }
 
 
