@@ -19,7 +19,7 @@ from local.cluster import lifecycle, prepare, topology
 from local.cluster.handle import Handle
 from local.errors import LocalError
 from local.images import build, recipes
-from local.state import PROJECT, State, cache_folder
+from local.state import PROJECT, State, cache_folder, default_state
 
 if TYPE_CHECKING:
     import subprocess
@@ -29,29 +29,37 @@ DISK_NEEDED_GIB = 8
 """Three nodes' images and the cluster's own files, measured at 5 GiB, and some room."""
 REPORTS = PROJECT / "reports"
 RENDERED = PROJECT / "rendered"
+VERIFICATION_FAILED = 1
+"""Exit status of `services.verification.runner` when it ran and a check did not hold."""
 GOLDEN = PROJECT / "tests" / "golden"
 REPORT = REPORTS / "verification.json"
 
 Progress = Callable[[str], None]
 
 
-def up(state: State, cluster: Path | None, progress: Progress) -> None:
-    """Bring everything up, or find it up: cluster, images, stack; ends with the verification report."""
+def up(state: State, cluster: Path | None, progress: Progress, *, refresh: bool = False) -> None:
+    """Bring everything up, or find it up: cluster, images, stack; ends with the verification report.
+
+    With `refresh` what was changed by hand is found and put right; else the objects are taken to be as they were made.
+    """
     if cluster is None:
         packages.require_machine()
         require_disk(state)
     else:
         require_cluster(cluster)
+        _require_another(cluster, state)
     with turns.alone(state):
         kubeconfig = cluster or start_cluster(state, progress)
         mirror.complete(progress)
         if cluster is None:
             _forget_stack_of_another_cluster(state, progress)
         opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=kubeconfig)
+        _settle(opened, progress)
         # The last report must not stand as this update's, should it fail.
         REPORT.unlink(missing_ok=True)
-        progress("pulumi: up")
-        done = opened.with_settings("up", "--yes", "--skip-preview", "--suppress-outputs")
+        progress("pulumi: up, after a look at every object" if refresh else "pulumi: up")
+        looked = ["--refresh"] if refresh else []
+        done = opened.with_settings("up", "--yes", "--skip-preview", "--suppress-outputs", *looked)
         if done.returncode != 0:
             raise LocalError(
                 "pulumi up failed; what it said stands above",
@@ -61,16 +69,33 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
         _print_result(opened)
 
 
+def _settle(opened: stack.Stack, progress: Progress) -> None:
+    """Creations that an interrupted update had begun are begun again, not warned of for ever.
+
+    Kubernetes objects have names of their own: one that is there already is taken over.
+    """
+    document = stack.exported(opened, secrets=False)
+    pending = document["deployment"].get("pending_operations") or []
+    begun = [one["resource"]["urn"].rpartition("::")[2] for one in pending if one["type"] == "creating"]
+    if not begun:
+        return
+    progress(f"pulumi: an interrupted update had begun to make {', '.join(begun)}; it is made now")
+    document["deployment"]["pending_operations"] = [one for one in pending if one["type"] != "creating"]
+    stack.imported(opened, document)
+
+
 def down(state: State, cluster: Path | None, progress: Progress) -> None:
     """Destroy the stack, then stop the embedded cluster and remove all it made."""
     if cluster is not None:
         require_cluster(cluster)
+        _require_another(cluster, state)
     with turns.alone(state):
         running = Handle.read(state)
         reachable = cluster or (state.kubeconfig if running and running.alive and state.kubeconfig.exists() else None)
         home = stack.backend_home(state, cluster)
         failure: LocalError | None = None
-        if reachable is not None and (home / "backend").exists():
+        known = (home / "backend").exists()
+        if reachable is not None and known:
             opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=reachable)
             progress("pulumi: destroy")
             if opened.with_settings("destroy", "--yes", "--skip-preview").returncode != 0:
@@ -87,7 +112,10 @@ def down(state: State, cluster: Path | None, progress: Progress) -> None:
             shutil.rmtree(home, ignore_errors=True)
         if failure is not None:
             raise failure
-        progress("down: nothing is left running")
+        if cluster is not None and not known:
+            progress(f"down: this checkout has no stack on {', '.join(_servers(cluster))}; nothing was changed there")
+            return
+        progress("down: nothing is left running" if cluster is None else "down: nothing of the stack is left there")
 
 
 def preview(name: str, state: State, progress: Progress) -> None:
@@ -140,8 +168,10 @@ def verify(name: str, state: State, cluster: Path | None, progress: Progress) ->
     """Run the verification again, on the plan that the stack's last update verified."""
     if cluster is not None:
         require_cluster(cluster)
+        _require_another(cluster, state)
     with turns.alone(state):
-        opened = stack.open_stack(name, state, progress, cluster=cluster)
+        _require_deployed(name, state, cluster)
+        opened = stack.open_stack(name, state, progress, cluster=cluster, kubeconfig=cluster or state.kubeconfig)
         if not run_verification(opened):
             raise LocalError(
                 f"verification of stack {name} failed; the table stands above", fix="look at what it names first"
@@ -157,10 +187,35 @@ def run_verification(opened: stack.Stack) -> bool:
         [sys.executable, "-m", "services.verification.runner", "--from-state", "/dev/stdin", "--json", str(REPORT)],
         folder=PROJECT,
         # In a rehearsal the programs that it asks AWS with are stand-ins too.
-        environment=opened.environment,
+        environment={
+            **opened.environment,
+            **({} if opened.kubeconfig is None else {stack.CLUSTER_VARIABLE: str(opened.kubeconfig)}),
+        },
         text=json.dumps(document),
     )
+    if done.returncode not in (0, VERIFICATION_FAILED):
+        raise LocalError(
+            f"the verification of stack {opened.name} did not run; why stands above",
+            fix="run make up again: it goes on where an update stopped",
+        )
     return done.returncode == 0
+
+
+def _require_deployed(name: str, state: State, cluster: Path | None) -> None:
+    """Refuse to verify what was not deployed from here, or is not running."""
+    home = stack.backend_home(state, cluster)
+    if not (home / "backend" / ".pulumi" / "stacks" / stack.PROJECT_NAME / f"{name}.json").exists():
+        own = name == LOCAL_STACK
+        raise LocalError(
+            f"stack {name} was not deployed from here: {home} holds no state of it",
+            fix="run make up first"
+            if own
+            else f"give the verification the state of your own backend: `pulumi stack export --stack {name} "
+            f"--show-secrets | {sys.executable} -m services.verification.runner --from-state /dev/stdin`",
+        )
+    running = Handle.read(state)
+    if cluster is None and not (running and running.alive):
+        raise LocalError("the embedded cluster is not running", fix="start it with make up, which also verifies")
 
 
 def images(export: Path | None, progress: Progress) -> None:
@@ -240,6 +295,20 @@ def require_cluster(kubeconfig: Path) -> None:
             f"CLUSTER={kubeconfig}: the cluster {', '.join(map(str, servers))} does not answer: {answer}",
             fix=f"check it with `kubectl --kubeconfig={kubeconfig} get nodes`",
         )
+
+
+def _servers(kubeconfig: Path) -> list[str]:
+    return [str(entry["cluster"]["server"]) for entry in yaml.safe_load(kubeconfig.read_text())["clusters"]]
+
+
+def _require_another(cluster: Path, state: State) -> None:
+    """The embedded cluster has its stack already: a second one would take over its objects, and remove them."""
+    for own in {state.kubeconfig, default_state().kubeconfig}:
+        if own.is_file() and set(_servers(own)) & set(_servers(cluster)):
+            raise LocalError(
+                f"CLUSTER={cluster} is this checkout's own embedded cluster ({own})",
+                fix="leave CLUSTER out: make up, make verify and make down are for the embedded cluster",
+            )
 
 
 def namespace_of(opened: stack.Stack) -> str:

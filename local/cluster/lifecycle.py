@@ -33,6 +33,11 @@ RESTARTS_TOLERATED = 4
 """A component may wait for another by failing; one that was restarted more often is broken."""
 LINKS = Path("/sys/class/net")
 BRIDGE_SETTINGS = Path("/proc/sys/net/bridge")
+INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY = Path("anon_inode:inotify")
+"""What a file descriptor of an inotify instance is a link to."""
+WATCHES_OF_A_CLUSTER = 40
+"""Instances of inotify that one needs: 35 were counted with three nodes, and its root pods have some."""
 
 Progress = Callable[[str], None]
 
@@ -68,6 +73,7 @@ def stop(state: State, progress: Progress) -> None:
 
 def _launch(state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None) -> Handle:
     _require_bridge_filter()
+    _require_watches()
     network = _claim_range(preferred)
     state.logs.mkdir(parents=True, exist_ok=True)
     link = topology.link_name(network)
@@ -260,6 +266,31 @@ def _require_bridge_filter() -> None:
             f"the kernel module br_netfilter is not loaded and could not be: {BRIDGE_SETTINGS} does not exist",
             fix="load it on the machine with `modprobe br_netfilter` (from inside a container: on its host)",
         )
+
+
+def _require_watches(limit: Path = INOTIFY_LIMIT) -> None:
+    """Kubelets and containerds watch files; without an instance left they end with an error that names no limit."""
+    allowed, used = int(limit.read_text()), _watches()
+    if allowed - used < WATCHES_OF_A_CLUSTER:
+        raise LocalError(
+            f"user {os.geteuid()} has {used} inotify instances of the {allowed} that the kernel allows; "
+            f"a cluster needs {WATCHES_OF_A_CLUSTER}",
+            fix="stop a cluster of another checkout (make down), or allow more: "
+            f"sysctl fs.inotify.max_user_instances={used + 4 * WATCHES_OF_A_CLUSTER}",
+        )
+
+
+def _watches() -> int:
+    """Inotify instances that this user's processes have."""
+    return sum(_watches_of(process) for process in Path("/proc").iterdir() if process.name.isdigit())
+
+
+def _watches_of(process: Path) -> int:
+    try:
+        own = process.stat().st_uid == os.geteuid()
+        return sum(each.readlink() == INOTIFY for each in (process / "fd").iterdir()) if own else 0
+    except OSError:
+        return 0
 
 
 def _end(running: Handle) -> None:
