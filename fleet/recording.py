@@ -319,8 +319,10 @@ def promise_rules(settings: Settings) -> list[Rule]:
 
 
 def rules(settings: Settings) -> Manifest:
-    """All recording rules of the stack. Rules of a group are evaluated in order, so what is reckoned from another series
-    stands in that series' group: across groups it would be one interval late.
+    """All recording rules of the stack.
+
+    Rules of a group are evaluated in order, so what is reckoned from another series stands in that series' group:
+    across groups it would be one interval late.
     """
     interval_s = settings.monitoring.evaluation_interval_s
     return rule_object(

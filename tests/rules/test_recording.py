@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fleet import recording
-from tests.rules.promtool import A100, H100, Case, Triton, named, run, settings_of, together
+from tests.rules.promtool import A100, H100, Case, Samples, Triton, named, run, settings_of, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -427,7 +427,7 @@ def gpus() -> Case:
     """
     pods_of = together(Triton(A).serves(40), Triton(B, H100).serves(40), Triton(C, H100).serves(40))
 
-    def gpu(number: str, namespace: str, pod: str, used: float, percent: float) -> dict[str, list[float | None | str]]:
+    def gpu(number: str, namespace: str, pod: str, used: float, percent: float) -> dict[str, Samples]:
         labels = {
             "job": "dcgm-exporter",
             "namespace": "monitoring",
@@ -473,7 +473,7 @@ def bounds() -> Case:
     def of(sku: str) -> dict[str, str]:
         return {**LABELS, "sku": sku, "deployment": f"minilm-{sku}"}
 
-    def deployment(name: str, wanted: float, available: float) -> dict[str, list[float | None | str]]:
+    def deployment(name: str, wanted: float, available: float) -> dict[str, Samples]:
         labels = {"job": "kube-state-metrics", "namespace": "triton-local", "deployment": name}
         return {
             named("kube_deployment_spec_replicas", labels): [wanted] * 40,
