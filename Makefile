@@ -2,6 +2,8 @@
 SHELL := /bin/sh
 PY := .venv/bin/python
 STACK ?= local
+# Recipes read these from the environment: a text with quotes in it is then an argument, not a part of the command.
+export STACK STATE CLUSTER EXPORT PUSH BASE NODES SIMULATE_GPUS YES ONLY
 # STATE=<folder> keeps a cluster and its stack there instead of in .fleet: a second one beside the first.
 .DEFAULT_GOAL := help
 .PHONY: help up down test check preview render preflight rehearse golden verify images prepare bench settings clean
@@ -14,10 +16,10 @@ help: ## this list
 FORCE:
 
 up: .venv ## everything on this machine: cluster, stack `local`, verification report (CLUSTER=<kubeconfig file> uses another cluster)
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") up $(if $(CLUSTER),--cluster "$(CLUSTER)")
+	@$(PY) -m local $${STATE:+--state="$$STATE"} up $${CLUSTER:+--cluster="$$CLUSTER"}
 
 down: .venv ## destroy stack `local`, stop the embedded cluster, leave nothing
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") down $(if $(CLUSTER),--cluster "$(CLUSTER)")
+	@$(PY) -m local $${STATE:+--state="$$STATE"} down $${CLUSTER:+--cluster="$$CLUSTER"}
 
 test: .venv ## everything that CI runs: lint, types, unit, engine and end-to-end tests
 	@$(MAKE) --no-print-directory lint
@@ -35,37 +37,37 @@ lint: .venv
 	@.venv/bin/lint-imports
 
 preview: .venv ## the stack's plan (STACK=local, dev or prod), without a cluster and without an account
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") preview --stack "$(STACK)"
+	@$(PY) -m local $${STATE:+--state="$$STATE"} preview --stack="$$STACK"
 
 render: .venv ## write the stack's whole plan to rendered/<stack>: resources, Helm values, manifests (STACK=local)
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") render --stack "$(STACK)"
+	@$(PY) -m local $${STATE:+--state="$$STATE"} render --stack="$$STACK"
 
 preflight: .venv ## what is wrong with a stack's settings and what may be, as a table (STACK=local)
-	@$(PY) -m local preflight --stack "$(STACK)"
+	@$(PY) -m local preflight --stack="$$STACK"
 
 rehearse: .venv ## the whole program on this machine, AWS played: up, verify, destroy (STACK=prod); reports/rehearsal.json
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") rehearse --stack "$(STACK)"
+	@$(PY) -m local $${STATE:+--state="$$STATE"} rehearse --stack="$$STACK"
 
 golden: .venv ## write the plans in tests/golden again; read the difference before you commit it
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") golden
+	@$(PY) -m local $${STATE:+--state="$$STATE"} golden
 
 verify: .venv ## run the verification again (STACK=local): table, exit status, reports/verification.json
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") verify --stack "$(STACK)" $(if $(CLUSTER),--cluster "$(CLUSTER)")
+	@$(PY) -m local $${STATE:+--state="$$STATE"} verify --stack="$$STACK" $${CLUSTER:+--cluster="$$CLUSTER"}
 
 images: .venv ## build the images (EXPORT=<folder> writes their archives there; PUSH=<registry> builds our programs' and pushes them)
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") images $(if $(EXPORT),--export "$(EXPORT)") $(if $(PUSH),--push "$(PUSH)") $(if $(BASE),--base "$(BASE)")
+	@$(PY) -m local $${STATE:+--state="$$STATE"} images $${EXPORT:+--export="$$EXPORT"} $${PUSH:+--push="$$PUSH"} $${BASE:+--base="$$BASE"}
 
 prepare: .venv ## label, taint and patch nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (NODES=<name>,<name> chooses them, YES=1 does not ask)
-	@test -n "$(CLUSTER)" || { echo 'error: make prepare needs CLUSTER=<kubeconfig file>' >&2; exit 1; }
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") prepare --cluster "$(CLUSTER)" $(if $(SIMULATE_GPUS),--simulate-gpus) $(if $(NODES),--nodes "$(NODES)") $(if $(YES),--yes)
+	@test -n "$$CLUSTER" || { echo 'error: make prepare needs CLUSTER=<kubeconfig file>' >&2; exit 1; }
+	@$(PY) -m local $${STATE:+--state="$$STATE"} prepare --cluster="$$CLUSTER" $${SIMULATE_GPUS:+--simulate-gpus} $${NODES:+--nodes="$$NODES"} $${YES:+--yes}
 
 bench: .venv ## the benchmarks, into reports/bench.json (ONLY=<name> runs one)
-	@$(PY) -m local $(if $(STATE),--state "$(STATE)") bench $(if $(ONLY),--only "$(ONLY)")
+	@$(PY) -m local $${STATE:+--state="$$STATE"} bench $${ONLY:+--only="$$ONLY"}
 
 settings: .venv ## write Pulumi.yaml's schema and docs/settings.md again from fleet/schema.py
 	@$(PY) -m fleet.settings_reference
 
 clean: ## down, and forget the stack's state, the store and the reports; the cache of built tools stays
-	@test -z "$(STATE)$(CLUSTER)" || { echo 'error: make clean clears this checkout only: leave STATE and CLUSTER out' >&2; exit 1; }
+	@test -z "$$STATE$$CLUSTER" || { echo 'error: make clean clears this checkout only: leave STATE and CLUSTER out' >&2; exit 1; }
 	@$(MAKE) --no-print-directory down
 	@rm -rf .fleet reports rendered

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
 
 from fleet import pods
 
@@ -20,6 +21,8 @@ SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
 """Keeps the provider from waiting for an object."""
 REPLACE_UNREADY = {"pulumi.com/replaceUnready": "true"}
 """Makes a Job that failed anew in the next update; without it the provider would find it failed for ever."""
+FORCE = {"pulumi.com/patchForce": "true"}
+"""Takes fields from others who have set them."""
 MESSAGE_MARGIN_S = 60
 """Pulumi waits this much longer than Kubernetes does, so that the reason that shows is Kubernetes'."""
 
@@ -46,6 +49,18 @@ def register(
     # ConfigMaps, Services and the rest have their manifest's top-level keys in snake case as their arguments.
     arguments = {_snake(key): value for key, value in body.items()}
     return kind(name or manifest["metadata"]["name"], opts=opts, **arguments)
+
+
+def register_custom(manifest: Manifest, opts: pulumi.ResourceOptions, *, name: str | None = None) -> CustomResource:
+    """Registers an object of a kind that a CustomResourceDefinition brings; `opts` depend on what brings it (B08)."""
+    return CustomResource(
+        name or manifest["metadata"]["name"],
+        api_version=manifest["apiVersion"],
+        kind=manifest["kind"],
+        metadata=manifest["metadata"],
+        spec=manifest["spec"],
+        opts=opts,
+    )
 
 
 def _snake(key: str) -> str:

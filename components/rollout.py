@@ -41,14 +41,9 @@ class Waiter(dynamic.ResourceProvider):
     def _waited(self, props: dict[str, Any]) -> dict[str, Any]:
         from services.verification import rollout  # noqa: PLC0415
 
-        verdict = rollout.run(
-            props["kubeconfig"],
-            props["namespace"],
-            props["deployment"],
-            props["deadline_s"],
-            # The engine shows what its providers print.
-            lambda line: print(line, flush=True),  # noqa: T201
-        )
+        awaited = rollout.Awaited(props["namespace"], props["deployment"], props["fewest"], props["deadline_s"])
+        # The engine shows what its providers print.
+        verdict = rollout.run(props["kubeconfig"], awaited, lambda line: print(line, flush=True))  # noqa: T201
         if verdict.state == "failed":
             raise RolloutFailed(f"{verdict.text}\nlook first at: kubectl -n {props['namespace']} {verdict.look}")
         return {"digest": props["digest"]}
@@ -60,9 +55,11 @@ class RolloutArgs:
 
     namespace: str
     deployment: str
+    fewest: int
+    """Replicas that there are at least, whoever decides how many."""
     deadline_s: int
     digest: pulumi.Input[str]
-    """Of the Deployment: another one is waited for again."""
+    """Of the Deployment and of what scales it: another one is waited for again."""
     kubeconfig: pulumi.Input[str]
 
 
@@ -73,6 +70,7 @@ class RolloutRun(dynamic.Resource, module="triton-fleet", name="Rollout"):
         inputs = {
             "namespace": args.namespace,
             "deployment": args.deployment,
+            "fewest": args.fewest,
             "deadline_s": args.deadline_s,
             "digest": args.digest,
             "kubeconfig": args.kubeconfig,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fleet.schema import ModelSettings, Sku
+    from fleet.schema import ModelSettings, Placement, Sku
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,15 @@ class Demand:
 def demands(models: Sequence[ModelSettings], sku: Sku) -> list[Demand]:
     """What the models may want of the SKU at most, in the order of the settings."""
     return [
-        Demand(model.name, placement.replicas.max, model.gpus if sku.gpus_per_node else 0)
+        Demand(model.name, _most(placement), model.gpus if sku.gpus_per_node else 0)
         for model in models
         for placement in model.placements
         if placement.sku == sku.name
     ]
+
+
+def _most(placement: Placement) -> int:
+    return placement.replicas.max if placement.autoscaled else placement.replicas.min
 
 
 def fits(wanted: Sequence[Demand], gpus_per_node: int, nodes: int) -> bool:

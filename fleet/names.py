@@ -28,6 +28,8 @@ LABEL_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 ANNOTATION_MODEL_VERSION = f"{DOMAIN}/model-version"
 ANNOTATION_MODEL_DIGEST = f"{DOMAIN}/model-digest"
+ANNOTATION_REPLICAS = f"{DOMAIN}/replicas"
+"""On a Deployment: who sets the number of its replicas."""
 
 NODE_GPU_LABEL = "nvidia.com/gpu"
 NODE_GPU_LABEL_VALUE = "present"
@@ -61,6 +63,9 @@ POD_SUFFIX_CHARS = len("-0123456789-abcde")
 WORKLOAD_MAX_CHARS = LABEL_MAX_CHARS - POD_SUFFIX_CHARS
 """A pod's name is its host name too, which is cut at 63 characters."""
 HEADLESS_SUFFIX = "-pods"
+
+VERIFICATION_STAMP = "triton-fleet-verification"
+"""ConfigMap of the serving namespace, made anew by each verification that held; its age is that of the proof."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 

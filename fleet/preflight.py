@@ -6,15 +6,27 @@ A refusal is a configuration that cannot work; a warning is one that works, at a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from fleet import capacity, model_repository, names, own_images, preflight_cloud, preflight_memory, workload
+from fleet import (
+    capacity,
+    model_repository,
+    names,
+    own_images,
+    preflight_autoscaling,
+    preflight_charts,
+    preflight_cloud,
+    preflight_memory,
+    preflight_observe,
+    workload,
+)
 from fleet.faults import Fault, Refused, shown
 from fleet.schema import (
+    Charts,
     Cluster,
     Images,
     ModelSettings,
@@ -27,6 +39,7 @@ from fleet.schema import (
     of_environment,
 )
 from fleet.schema_base import Model
+from fleet.schema_observe import Monitoring, Receiver, Route
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +57,7 @@ _Kind = TypeVar("_Kind")
 # A union has no type of its own: mypy refuses it here or not by what its cache holds.
 _CLUSTER: Final[TypeAdapter[Cluster]] = TypeAdapter(cast("Any", Cluster))
 _STORE: Final[TypeAdapter[Store]] = TypeAdapter(cast("Any", Store))
+_RECEIVER: Final[TypeAdapter[Receiver]] = TypeAdapter(cast("Any", Receiver))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +79,14 @@ class Draft:
     cluster: Cluster | None
     store: Store | None
     images: Images | None
+    charts: Charts | None
     client_cidrs: tuple[str, ...]
+    namespace: str | None
+    monitoring: Monitoring | None
+    receivers: Mapping[int, Receiver]
+    routes: Mapping[int, Route]
+    receiver_names: tuple[tuple[int, str], ...]
+    dead_mans_switch: bool
     sku_names: tuple[tuple[int, str], ...]
     model_names: tuple[tuple[int, str], ...]
 
@@ -84,7 +105,14 @@ class Draft:
             cluster=settings.cluster,
             store=settings.store,
             images=settings.images,
+            charts=settings.charts,
             client_cidrs=settings.serving.client_cidrs,
+            namespace=settings.serving.namespace,
+            monitoring=settings.monitoring,
+            receivers=dict(enumerate(settings.alerts.receivers)),
+            routes=dict(enumerate(settings.alerts.routes)),
+            receiver_names=tuple((index, one.name) for index, one in enumerate(settings.alerts.receivers)),
+            dead_mans_switch=settings.alerts.dead_mans_switch is not None,
             sku_names=tuple((index, sku.name) for index, sku in enumerate(settings.skus)),
             model_names=tuple((index, model.name) for index, model in enumerate(settings.models)),
         )
@@ -95,6 +123,8 @@ class Draft:
         environment = values.get("environment")
         verification = _parts(Verification, [values.get("verification", {})])
         serving = _parts(Serving, [values.get("serving")]).get(0)
+        alerts = values.get("alerts")
+        alerts = alerts if isinstance(alerts, Mapping) else {}
         return cls(
             environment=environment if isinstance(environment, str) else None,
             skus=_parts(Sku, values.get("skus")),
@@ -103,7 +133,18 @@ class Draft:
             cluster=_one(_CLUSTER, values.get("cluster")),
             store=_one(_STORE, values.get("store", {})),
             images=_parts(Images, [values.get("images")]).get(0),
+            charts=_parts(Charts, [values.get("charts", {})]).get(0),
             client_cidrs=serving.client_cidrs if serving is not None else (),
+            namespace=serving.namespace if serving is not None else None,
+            monitoring=_parts(Monitoring, [values.get("monitoring", {})]).get(0),
+            receivers={
+                index: receiver
+                for index, raw_receiver in enumerate(_items(alerts.get("receivers")))
+                if (receiver := _one(_RECEIVER, raw_receiver)) is not None
+            },
+            routes=_parts(Route, alerts.get("routes")),
+            receiver_names=_names(alerts.get("receivers")),
+            dead_mans_switch=alerts.get("dead_mans_switch") is not None,
             sku_names=_names(values.get("skus")),
             model_names=_names(values.get("models")),
         )
@@ -119,6 +160,8 @@ def check(settings: Settings, project: Path) -> Preflight:
             *_unproved(draft, project),
             *preflight_memory.warnings(draft),
             *preflight_cloud.warnings(draft),
+            *preflight_observe.warnings(draft),
+            *preflight_autoscaling.warnings(draft),
         ),
     )
 
@@ -141,13 +184,20 @@ def refusals(draft: Draft, project: Path) -> tuple[Fault, ...]:
         *_deadlines(draft.verification),
         *preflight_memory.refusals(draft),
         *preflight_cloud.refusals(draft),
+        *(() if draft.charts is None else preflight_charts.refusals(draft.charts, project)),
+        *preflight_observe.refusals(draft),
+        *preflight_autoscaling.refusals(draft),
         *_images(draft),
     )
 
 
+def _items(raw: object) -> Sequence[object]:
+    return raw if isinstance(raw, (list, tuple)) else ()
+
+
 def _parts(kind: type[_Part], raw: object) -> dict[int, _Part]:
     parts: dict[int, _Part] = {}
-    for index, item in enumerate(raw if isinstance(raw, (list, tuple)) else ()):
+    for index, item in enumerate(_items(raw)):
         try:
             parts[index] = kind.model_validate(item)
         except ValidationError:
@@ -163,8 +213,7 @@ def _one(adapter: TypeAdapter[_Kind], raw: object) -> _Kind | None:
 
 
 def _names(raw: object) -> tuple[tuple[int, str], ...]:
-    items = raw if isinstance(raw, (list, tuple)) else ()
-    found = [(index, item.get("name") if isinstance(item, Mapping) else None) for index, item in enumerate(items)]
+    found = [(index, item.get("name") if isinstance(item, Mapping) else None) for index, item in enumerate(_items(raw))]
     return tuple((index, name if isinstance(name, str) else "") for index, name in found)
 
 

@@ -53,8 +53,12 @@ class Verdict:
     look: str = ""
 
 
-def judge(name: str, progress: Progress, pods: Sequence[NewPod]) -> Verdict:
-    """Judges the update of the Deployment `name` by its status and its new pods."""
+def judge(name: str, progress: Progress, pods: Sequence[NewPod], fewest: int = 0) -> Verdict:
+    """Judges the update of the Deployment `name` by its status and its new pods.
+
+    An autoscaler brings a new Deployment from one replica to the `fewest` only when it looks at it.
+    """
+    wanted = max(progress.wanted, fewest)
     if not progress.seen:
         return Verdict("waiting", f"{name}: the update is about to begin")
     held_up = [pod for pod in pods if not pod.ready]
@@ -69,8 +73,8 @@ def judge(name: str, progress: Progress, pods: Sequence[NewPod]) -> Verdict:
     if progress.given_up:
         text = f"{name}: {progress.given_up}" + (f" {why}" if why else "")
         return Verdict("failed", text, f"describe deployment {name}")
-    counts = f"{progress.updated} of {progress.wanted} replicas new, {progress.available} available"
-    if progress.updated < progress.wanted or progress.available < progress.wanted:
+    counts = f"{progress.updated} of {wanted} replicas new, {progress.available} available"
+    if progress.updated < wanted or progress.available < wanted:
         return Verdict("waiting", f"{name}: {counts}" + (f"; {why}" if why else ""))
     if progress.total > progress.updated:
         return Verdict("waiting", f"{name}: {counts}, {progress.total - progress.updated} old to go")

@@ -14,6 +14,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import Discriminator, Strict, Tag, model_validator
 
 from fleet import catalog, names
+from fleet.schema_autoscaling import Autoscaling, ModelAutoscaling
 from fleet.schema_base import (
     DISK_MAX_GIB,
     DISK_MIN_GIB,
@@ -516,7 +517,12 @@ class Resources(Model):
 class ReplicaBounds(Model):
     """How many replicas of a model a SKU may run."""
 
-    min: int = whole(1, REPLICAS_MAX, "a model without a replica answers nobody", "Fewest replicas.")
+    min: int = whole(
+        1,
+        REPLICAS_MAX,
+        "a model without a replica answers nobody, and has no metric by which an autoscaler could start one",
+        "Fewest replicas.",
+    )
     max: int = whole(1, REPLICAS_MAX, "a model without a replica answers nobody", "Most replicas.")
 
 
@@ -525,6 +531,12 @@ class Placement(Model):
 
     sku: DnsLabel = setting("it is the name of one of `skus`", "Name of the SKU.")
     replicas: ReplicaBounds = setting("a placement needs bounds, or its cost has none", "How many replicas.")
+    autoscaled: bool = setting(
+        "one alone may set the number of replicas",
+        "Whether the load decides how many replicas there are between the bounds. Otherwise there are `replicas.min`.",
+        default=True,
+        strict=True,
+    )
 
 
 class _Footprint(Model):
@@ -641,6 +653,9 @@ class ModelSettings(Model):
         default=None,
     )
     slo: Slo = setting("alerts are measured by it", "What the model's users are promised.", default=Slo())
+    autoscaling: ModelAutoscaling = setting(
+        "replicas follow the load", "By what replicas are scaled, and how fast.", default=ModelAutoscaling()
+    )
     placements: tuple[Placement, ...] = setting(
         "a model without a placement is not served", "The SKUs that serve the model.", min_length=1, max_length=64
     )
@@ -733,6 +748,13 @@ class Verification(Model):
     check_deadline_s: int = whole(
         5, 3600, "one check must not use up the time of all", "Longest time for one check, seconds.", default=60
     )
+    max_age_days: int = whole(
+        1,
+        365,
+        "what was proved long ago may not be true any more; `make verify` proves it again",
+        "Age of the last verification that held from which an alert asks for another, days.",
+        default=30,
+    )
 
 
 class Settings(Model):
@@ -760,6 +782,9 @@ class Settings(Model):
         "what is not measured is not known", "Prometheus, Alertmanager, Grafana and metrics APIs.", default=Monitoring()
     )
     alerts: Alerts = setting("alerts go to somebody, or nowhere", "Who hears of alerts.", default=Alerts())
+    autoscaling: Autoscaling = setting(
+        "one alone may set the number of replicas", "Who changes the number of replicas.", default=Autoscaling()
+    )
     charts: Charts = setting("Helm charts come from somewhere", "Where Helm charts come from.", default=Charts())
     verification: Verification = setting(
         "an update must end", "How long verification may take.", default=Verification()

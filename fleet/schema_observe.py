@@ -10,6 +10,7 @@ from pydantic import AfterValidator, SecretStr, Tag, model_validator
 
 from fleet import names
 from fleet.schema_base import (
+    UNNAMED,
     Choice,
     DnsLabel,
     Environment,
@@ -30,9 +31,13 @@ RETENTION_MAX_DAYS: Final = 400
 STORAGE_MAX_GIB: Final = 16384
 """The largest gp3 volume: https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volume-types.html"""
 SECRET_MAX_CHARS: Final = 4096
+PORT_MAX: Final = 65535
+REPEAT_MAX_MINUTES: Final = 5 * 24 * 60
+"""Alertmanager's --data.retention, 120h by default; with a longer interval it repeats too early, and warns:
+https://github.com/prometheus/alertmanager/blob/main/cmd/alertmanager/main.go"""
 
 _URL = re.compile(r"https?://[^\s/]+(/\S*)?")
-_HOST_PORT = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:[0-9]{1,5}")
+_HOST_PORT = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:(?P<port>[0-9]{1,5})")
 _ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+")
 _CHANNEL = re.compile(r"[#@]?\S{1,80}")
 
@@ -50,15 +55,22 @@ def _secret_url(text: SecretStr) -> SecretStr:
     return text
 
 
+def _host_port(text: str) -> str:
+    match = _HOST_PORT.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) <= PORT_MAX:
+        refuse(
+            f"host:port, the port from 1 to {PORT_MAX}",
+            "mail is handed to that server",
+            "write it as smtp.example.com:587",
+        )
+    return text
+
+
 Secret = Annotated[SecretStr, AfterValidator(_secret), Form("a secret text, from `pulumi config set --secret --path`")]
 SecretUrl = Annotated[
     SecretStr, AfterValidator(_secret_url), Form("a secret URL, from `pulumi config set --secret --path`")
 ]
-HostPort = Annotated[
-    str,
-    matching(_HOST_PORT, "host:port", "mail is handed to that server", "write it as smtp.example.com:587"),
-    Form("host:port"),
-]
+HostPort = Annotated[str, AfterValidator(_host_port), Form("host:port")]
 MailAddress = Annotated[
     str,
     matching(_ADDRESS, "one mail address", "mail goes there, or comes from there", "write it as name@example.com"),
@@ -261,9 +273,11 @@ class Route(Model):
     @model_validator(mode="before")
     @classmethod
     def _namespace_default(cls, data: object) -> object:
-        if not isinstance(data, Mapping) or "namespace" in data or data.get("environment") not in get_args(Environment):
+        if not isinstance(data, Mapping) or "namespace" in data:
             return data
-        return {**data, "namespace": names.namespace(data["environment"])}
+        given = data.get("environment")
+        environment = given if isinstance(given, str) and given in get_args(Environment) else UNNAMED
+        return {**data, "namespace": names.namespace(environment)}
 
 
 class Alerts(Model):
@@ -290,7 +304,11 @@ class Alerts(Model):
         default=30,
     )
     repeat_interval_minutes: int = whole(
-        5, 10080, "what is not mended is told again", "Time until a message is repeated, minutes.", default=240
+        5,
+        REPEAT_MAX_MINUTES,
+        "what is not mended is told again, and Alertmanager forgets after five days that it told",
+        "Time until a message is repeated, minutes.",
+        default=240,
     )
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from fleet import capacity, names, pods, store
+from fleet import autoscaling, capacity, names, pods, store
 from fleet.schema import gpus_per_replica
 
 if TYPE_CHECKING:
@@ -166,7 +166,11 @@ def _ports() -> list[tuple[str, int]]:
 
 
 def deployment(settings: Settings, model: ModelSettings, placement: Placement, digest: str) -> Manifest:
-    """Triton on one SKU; `digest` names the folder in the store that holds the model's files."""
+    """Triton on one SKU; `digest` names the folder in the store that holds the model's files.
+
+    It says how many replicas there are only where nobody else does (field report B04).
+    """
+    owner = autoscaling.owner(settings, placement)
     sku = settings.sku(placement.sku)
     times = timing(model, placement, settings.images)
     strategy = rollout(settings, model, sku)
@@ -191,9 +195,14 @@ def deployment(settings: Settings, model: ModelSettings, placement: Placement, d
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": pods.metadata(names.deployment_name(model.name, sku.name), settings.serving.namespace, labels),
+        "metadata": pods.metadata(
+            names.deployment_name(model.name, sku.name),
+            settings.serving.namespace,
+            labels,
+            annotations={names.ANNOTATION_REPLICAS: owner},
+        ),
         "spec": {
-            "replicas": placement.replicas.min,
+            **({"replicas": placement.replicas.min} if owner == "settings" else {}),
             "revisionHistoryLimit": HISTORY,
             "progressDeadlineSeconds": times.progress_deadline_s,
             "strategy": {

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import bench, commands, packages, push, rehearse
+from local import bench, commands, packages, push, rehearse, stack
 from local.cluster import topology
 from local.errors import LocalError
-from local.state import State, default_state
+from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -56,12 +56,17 @@ def _progress(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
-    state = State(arguments.state.resolve()) if arguments.state else default_state()
+    named = _file(arguments.state)
+    state = State(named) if named else default_state()
     _adapt(os.environ)
     try:
+        _require(arguments, state)
         COMMANDS[arguments.command](arguments, state)
     except LocalError as error:
         print(f"\nerror: {error}", file=sys.stderr, flush=True)
+        return 1
+    except PermissionError as error:
+        print(f"\nerror: {_not_ours(error)}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted; `make up` goes on where it stopped, `make down` removes what is there", file=sys.stderr)
@@ -79,7 +84,9 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     "rehearse": lambda given, state: rehearse.rehearse(given.stack, state, _progress),
     "golden": lambda _, state: commands.golden(state, _progress),
     "images": lambda given, _: (
-        push.images(given.push, given.base, _progress) if given.push else commands.images(given.export, _progress)
+        push.images(given.push, given.base, _progress)
+        if given.push
+        else commands.images(_file(given.export), _progress)
     ),
     "prepare": lambda given, _: commands.prepare_cluster(
         given.cluster.expanduser().resolve(),
@@ -90,6 +97,24 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     ),
     "bench": lambda given, state: bench.run(state, given.only, _progress),
 }
+
+
+def _require(arguments: argparse.Namespace, state: State) -> None:
+    """What a command is told is checked before it makes anything: a stack's name becomes part of paths."""
+    if "stack" in arguments:
+        stack.tracked_settings(arguments.stack)
+    require_folder(state.root, f"STATE={arguments.state}" if arguments.state else "the state folder of this checkout")
+    require_folder(cache_folder(), f"the cache ({CACHE_VARIABLE} names another)")
+    export = getattr(arguments, "export", None)
+    if export is not None:
+        require_folder(export.expanduser().resolve(), f"EXPORT={export}")
+
+
+def _not_ours(error: PermissionError) -> LocalError:
+    return LocalError(
+        f"user {os.geteuid()} may not do this to {error.filename}: {error.strerror}",
+        fix="a checkout belongs to one user: run it as the one who used it first, or check it out anew as this one",
+    )
 
 
 def _adapt(environment: MutableMapping[str, str]) -> None:

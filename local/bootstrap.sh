@@ -4,7 +4,13 @@ set -eu
 cd "$(dirname "$0")/.."
 lock=requirements/dev.txt
 stamp=.venv/.installed-$(cksum <"$lock" | tr ' ' '-')
-[ -e "$stamp" ] && exit 0
+[ -e "$stamp" ] && .venv/bin/python -E -S -c '' 2>/dev/null && exit 0
+theirs=$(if [ -e .venv ]; then echo .venv; else echo .; fi)
+if ! [ -w . ] || ! [ -w "$theirs" ]; then
+    echo "error: user $(id -un) cannot use this checkout: its Python environment, .venv, is $(stat -c %U "$theirs")'s" >&2
+    echo "fix: run make as $(stat -c %U "$theirs"), or check the project out anew as $(id -un)" >&2
+    exit 1
+fi
 
 fits() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 find_python() {

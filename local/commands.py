@@ -109,8 +109,7 @@ def render(name: str, state: State, progress: Progress, folder: Path = RENDERED)
 
 def golden(state: State, progress: Progress) -> None:
     """Write the plans that tests compare with, of every stack: what a reviewer reads in the diff."""
-    for tracked in sorted(PROJECT.glob("Pulumi.*.yaml")):
-        name = tracked.name.split(".")[1]
+    for name in stack.known_stacks():
         _replace_folder(GOLDEN / name, rendering.reviewed(planned(name, state, progress)))
         progress(f"golden: {GOLDEN / name}")
 
@@ -134,7 +133,8 @@ def preflight(name: str, progress: Progress) -> None:
     progress(preflight_table.table(name, rows))
     refused = sum(row["verdict"] == preflight_table.REFUSED for row in rows)
     if refused:
-        raise LocalError(f"stack {name} is refused: {refused} faults, listed above", fix="correct what the table names")
+        faults = "1 fault" if refused == 1 else f"{refused} faults"
+        raise LocalError(f"stack {name} is refused: {faults}, listed above", fix="correct what the table names")
 
 
 def verify(name: str, state: State, cluster: Path | None, progress: Progress) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from local.errors import LocalError
 
 PROJECT = Path(__file__).resolve().parent.parent
 CACHE_VARIABLE = "TRITON_FLEET_CACHE"
@@ -18,6 +21,20 @@ def cache_folder() -> Path:
         return Path(named).expanduser().resolve()
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "triton-fleet"
+
+
+def require_folder(path: Path, said: str) -> None:
+    """Refuse a folder that cannot be made or written to, before anything is; `said` is how the user named it."""
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise LocalError(f"{said}: {there} is no folder", fix="name a folder; it is made where it is not there yet")
+    try:
+        Path(tempfile.mkdtemp(dir=there)).rmdir()
+    except OSError as error:
+        raise LocalError(
+            f"{said}: nothing can be written to {there} by user {os.geteuid()}: {error.strerror}",
+            fix="name another folder, or run it as the user who owns that one",
+        ) from error
 
 
 @dataclass(frozen=True)

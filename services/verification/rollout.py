@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from fleet import rollout
@@ -23,13 +24,24 @@ class Cluster(Protocol):
     def rollout(self, namespace: str, name: str) -> tuple[Progress, list[NewPod]]: ...
 
 
-def wait(cluster: Cluster, namespace: str, name: str, deadline_s: float, say: Callable[[str], None]) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A Deployment, the replicas that it has at least, and how long its update may take."""
+
+    namespace: str
+    name: str
+    fewest: int
+    deadline_s: float
+
+
+def wait(cluster: Cluster, awaited: Awaited, say: Callable[[str], None]) -> Verdict:
     """The verdict, once it is final. A cluster that does not answer for a moment is asked again."""
+    name, deadline_s = awaited.name, awaited.deadline_s
     until = time.monotonic() + deadline_s
     said = ""
     while True:
         try:
-            verdict = rollout.judge(name, *cluster.rollout(namespace, name))
+            verdict = rollout.judge(name, *cluster.rollout(awaited.namespace, name), awaited.fewest)
         except ClusterError as error:
             verdict = Verdict("waiting", f"{name}: {error}")
         if verdict.state != "waiting":
@@ -43,6 +55,6 @@ def wait(cluster: Cluster, namespace: str, name: str, deadline_s: float, say: Ca
         time.sleep(POLL_S)
 
 
-def run(kubeconfig: str, namespace: str, name: str, deadline_s: float, say: Callable[[str], None]) -> Verdict:
+def run(kubeconfig: str, awaited: Awaited, say: Callable[[str], None]) -> Verdict:
     """Waits on the cluster of the kubeconfig."""
-    return wait(KubernetesCluster(kubeconfig), namespace, name, deadline_s, say)
+    return wait(KubernetesCluster(kubeconfig), awaited, say)

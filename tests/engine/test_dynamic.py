@@ -28,7 +28,7 @@ from tests.unit.graph import local_settings
 project = Path(os.environ["FLEET"])
 secret = pulumi.Output.secret(os.environ["CLUSTER"])
 if "rollout" in os.environ["WANTED"]:
-    RolloutRun("m", RolloutArgs("triton-local", "m", 1, os.environ["DIGEST"], secret), pulumi.ResourceOptions())
+    RolloutRun("m", RolloutArgs("triton-local", "m", 1, 1, os.environ["DIGEST"], secret), pulumi.ResourceOptions())
 else:
     order = verification.order(verification.config_map(local_settings(project), "program", {}))
     run = VerificationRun("verification", order, os.environ["DIGEST"], secret, pulumi.ResourceOptions())

@@ -131,6 +131,16 @@ def test_where_an_update_stands(status: Progress, pods: list[NewPod], verdict: V
     assert judge("m", status, pods) == verdict
 
 
+@pytest.mark.parametrize(
+    ("wanted", "fewest", "state"), [(1, 0, "done"), (1, 1, "done"), (1, 2, "waiting"), (2, 1, "waiting")]
+)
+def test_a_new_deployment_waits_until_its_autoscaler_brought_it_to_the_fewest(
+    wanted: int, fewest: int, state: str
+) -> None:
+    status = progress(wanted=wanted, updated=1, available=1, total=1)
+    assert judge("m", status, [READY], fewest).state == state
+
+
 class Cluster:
     """Answers with one status after the other, the last one for ever."""
 
@@ -177,7 +187,8 @@ def test_waiting_tells_each_change_once_and_ends(
 ) -> None:
     monkeypatch.setattr(rollout, "POLL_S", 0.01)
     said: list[str] = []
-    assert rollout.wait(cluster, "triton-local", "m", deadline_s, said.append) == verdict
+    awaited = rollout.Awaited("triton-local", "m", 1, deadline_s)
+    assert rollout.wait(cluster, awaited, said.append) == verdict
     assert said == told
 
 
@@ -198,7 +209,14 @@ def test_the_last_words_of_a_container(log: str, words: str) -> None:
     assert last_words(log) == words
 
 
-PROPS = {"kubeconfig": "canary", "namespace": "triton-local", "deployment": "m", "deadline_s": 60, "digest": "one"}
+PROPS = {
+    "kubeconfig": "canary",
+    "namespace": "triton-local",
+    "deployment": "m",
+    "fewest": 2,
+    "deadline_s": 60,
+    "digest": "one",
+}
 
 
 def test_a_failed_update_says_why_and_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,8 +227,8 @@ def test_a_failed_update_says_why_and_where_to_look(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_done_update_keeps_its_digest_and_never_the_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(kubeconfig: str, namespace: str, name: str, deadline_s: float, _: object) -> Verdict:
-        assert (kubeconfig, namespace, name, deadline_s) == ("canary", "triton-local", "m", 60)
+    def run(kubeconfig: str, awaited: rollout.Awaited, _: object) -> Verdict:
+        assert (kubeconfig, awaited) == ("canary", rollout.Awaited("triton-local", "m", 2, 60))
         return Verdict("done", "m: done")
 
     monkeypatch.setattr(rollout, "run", run)

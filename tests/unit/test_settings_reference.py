@@ -38,6 +38,7 @@ def test_the_schema_declares_every_setting_once_and_requires_none() -> None:
         "triton-fleet:gpu_stack": ("object", {}),
         "triton-fleet:monitoring": ("object", {}),
         "triton-fleet:alerts": ("object", {}),
+        "triton-fleet:autoscaling": ("object", {}),
         "triton-fleet:charts": ("object", {}),
         "triton-fleet:verification": ("object", {}),
     }
