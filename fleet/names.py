@@ -64,6 +64,9 @@ WORKLOAD_MAX_CHARS = LABEL_MAX_CHARS - POD_SUFFIX_CHARS
 """A pod's name is its host name too, which is cut at 63 characters."""
 HEADLESS_SUFFIX = "-pods"
 
+VERIFICATION_STAMP = "triton-fleet-verification"
+"""ConfigMap of the serving namespace, made anew by each verification that held; its age is that of the proof."""
+
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 

@@ -748,6 +748,13 @@ class Verification(Model):
     check_deadline_s: int = whole(
         5, 3600, "one check must not use up the time of all", "Longest time for one check, seconds.", default=60
     )
+    max_age_days: int = whole(
+        1,
+        365,
+        "what was proved long ago may not be true any more; `make verify` proves it again",
+        "Age of the last verification that held from which an alert asks for another, days.",
+        default=30,
+    )
 
 
 class Settings(Model):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from fleet import aws_addons, names, own_images, pods
+from fleet import aws_addons, names, own_images, pods, verification_observe
 from fleet.schema import Images, Serving, gpus_per_replica
+from fleet.verification_observe import GpuPlan, MonitoringPlan
 from fleet.workload import node_labels, tolerations
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from fleet.pods import Manifest
     from fleet.schema import Settings
+    from fleet.verification_observe import DaemonPod, DaemonSetPlan, Question
 
 PROGRAM: Final = "program.py"
 CASES: Final = "cases.json"
@@ -82,6 +84,9 @@ class Plan(_Frozen):
     check_deadline_s: int
     models: tuple[ModelPlan, ...]
     addons: ManagedAddons | None = None
+    gpus: GpuPlan | None = None
+    """None where no SKU has GPUs."""
+    monitoring: MonitoringPlan | None = None
     unproved: tuple[str, ...] = ()
     """Models without a known answer."""
 
@@ -92,7 +97,7 @@ class Plan(_Frozen):
     def dump(self) -> str:
         """As JSON, without what says nothing: a setting that is not verified must not make verification run again."""
         images = {"model_store", "ecr", *({"verification"} if self.images.verification is None else ())}
-        empty = {key for key in ("addons", "unproved") if not getattr(self, key)}
+        empty = {key for key in ("addons", "gpus", "monitoring", "unproved") if not getattr(self, key)}
         return self.model_dump_json(exclude={"images": images, **dict.fromkeys(empty, True)})
 
 
@@ -173,6 +178,8 @@ def plan(settings: Settings) -> Plan:
             for model in settings.models
         ),
         addons=_addons(settings),
+        gpus=verification_observe.gpu_plan(settings),
+        monitoring=verification_observe.monitoring_plan(settings),
     )
 
 
@@ -284,6 +291,47 @@ def _products(plan: Plan, nodes: Sequence[Node], seconds: float) -> list[Result]
 def addon_result(addon: str, status: str, seconds: float) -> Result:
     """An add-on works when EKS says that it is ACTIVE; else `status` is what it said, or why it could not be asked."""
     return Result(name=f"addon/{addon}", ok=status == ADDON_WORKS, seconds=seconds, reason=status)
+
+
+def gpu_results(
+    plan: Plan, daemon_pods: Mapping[DaemonSetPlan, Sequence[DaemonPod] | None], nodes: Sequence[Node], seconds: float
+) -> list[Result]:
+    """Per DaemonSet of the GPU stack: a ready pod on every GPU node. Of all GPU nodes: they offer their GPUs."""
+    if plan.gpus is None:
+        return []
+    mine = verification_observe.gpu_nodes(plan.gpus, nodes)
+    judged = {
+        verification_observe.daemon_check(one): verification_observe.daemon_verdict(daemon_pods.get(one), mine)
+        for one in plan.gpus.daemon_sets
+    }
+    judged[verification_observe.NODES_CHECK] = verification_observe.offer_verdict(plan.gpus, mine)
+    return [
+        Result(name=name, ok=verdict.ok, seconds=seconds, reason=verdict.reason) for name, verdict in judged.items()
+    ]
+
+
+def observation_questions(plan: Plan) -> list[Question]:
+    """What monitoring is asked, once the fleet serves."""
+    return [] if plan.monitoring is None else verification_observe.questions(plan.monitoring)
+
+
+def observed(question: Question, answers: Sequence[Any], found: Sequence[Pod], seconds: float) -> Result:
+    """The judgement on an answer; of the replicas, those count that are ready."""
+    ready = sorted((pod for pod in found if pod.ready), key=lambda pod: pod.name)
+    verdict = verification_observe.judged(question, answers, ready)
+    return Result(name=question.name, ok=verdict.ok, seconds=seconds, reason=verdict.reason)
+
+
+def stamp(plan: Plan, results: Sequence[Result]) -> Manifest:
+    """The object whose age tells when all that must be true was last proved."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": pods.metadata(
+            names.VERIFICATION_STAMP, plan.namespace, pods.labels("verification", names.VERIFICATION_STAMP)
+        ),
+        "data": {"checks": str(len(results))},
+    }
 
 
 def reader_nodes(plan: Plan, found: Sequence[Pod], nodes: Sequence[Node]) -> list[Node]:
@@ -417,15 +465,21 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join([*lines, total])
 
 
-def first_look(namespace: str, results: Sequence[Result]) -> str:
+def first_look(plan: Plan, results: Sequence[Result]) -> str:
     """Where to look first: what tells most about the first check that failed. Checks stand in the order of causes."""
     bad = failed(results)
     if not bad:
         return ""
-    if bad[0].name.startswith("addon/"):
-        return f"kubectl -n {names.NAMESPACE_SYSTEM} get pods -o wide"
     kind, _, rest = bad[0].name.partition("/")
     subject, _, what = rest.partition("/")
+    if kind == "addon":
+        return f"kubectl -n {names.NAMESPACE_SYSTEM} get pods -o wide"
+    if bad[0].name == verification_observe.NODES_CHECK:
+        return f"kubectl describe nodes -l {names.NODE_GPU_LABEL}={names.NODE_GPU_LABEL_VALUE}"
+    if kind == "gpus":
+        return f"kubectl -n {subject} describe daemonset {what}"
+    if kind == "monitoring" and plan.monitoring is not None:
+        return f"kubectl {verification_observe.first_look(plan.monitoring, bad[0].name)}"
     slices = "get endpointslices -o wide -l kubernetes.io/service-name="
     look = {
         "placement": f"describe pods -l {names.LABEL_MODEL}={subject},{names.LABEL_SKU}={what}",
@@ -437,4 +491,4 @@ def first_look(namespace: str, results: Sequence[Result]) -> str:
     }[kind]
     if kind == "service" and what.startswith("answer"):
         look = f"logs -l {names.LABEL_MODEL}={subject} --prefix"
-    return f"kubectl -n {namespace} {look}"
+    return f"kubectl -n {plan.namespace} {look}"

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
 import yaml
 from kubernetes import client, config
@@ -15,6 +17,7 @@ from urllib3.exceptions import HTTPError
 from fleet import names
 from fleet.rollout import NewPod, Progress
 from fleet.verification import Node, Pod
+from fleet.verification_observe import DaemonPod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,10 +66,13 @@ def _asking(what: str) -> Iterator[None]:
 
 
 def _message(error: client.ApiException) -> str:
+    """What the API server says, or Prometheus behind it; the body is bytes where the answer was to be read raw."""
+    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body)
     try:
-        return str(yaml.safe_load(str(error.body))["message"])
+        said = yaml.safe_load(body)
+        return str(said["message"] if "message" in said else said["error"])
     except (yaml.YAMLError, TypeError, KeyError, AttributeError):
-        return str(error.body)[:300]
+        return body[:REASON_CHARS]
 
 
 class KubernetesCluster:
@@ -210,6 +216,51 @@ class KubernetesCluster:
                 if error.status != GONE:
                     raise
 
+    def daemon_pods(self, namespace: str, name: str) -> list[DaemonPod] | None:
+        """The pods of a DaemonSet, but those that are being deleted; None where there is no such DaemonSet."""
+        with _asking(f"reading the pods of DaemonSet {name}"):
+            try:
+                daemon_set = self._apps.read_namespaced_daemon_set(name, namespace, _request_timeout=CALL_TIMEOUT_S)
+            except client.ApiException as error:
+                if error.status == GONE:
+                    return None
+                raise
+            selector = ",".join(f"{key}={value}" for key, value in daemon_set.spec.selector.match_labels.items())
+            found = self._core.list_namespaced_pod(
+                namespace, label_selector=selector, _request_timeout=CALL_TIMEOUT_S
+            ).items
+        return [_daemon_pod(item) for item in found if item.metadata.deletion_timestamp is None]
+
+    def get(self, path: str) -> Any:
+        """The JSON that the API server answers on a path, or what it hands the request on to."""
+        asked, _, query = path.partition("?")
+        with _asking(f"asking {asked}"):
+            raw = self._api.call_api(
+                asked,
+                "GET",
+                query_params=parse_qsl(query),
+                header_params={"Accept": "application/json"},
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _return_http_data_only=True,
+                _request_timeout=CALL_TIMEOUT_S,
+            )
+        try:
+            return json.loads(raw.data)
+        except ValueError as error:
+            raise ClusterError(f"asking {asked}: the answer is no JSON") from error
+
+    def renew(self, manifest: Manifest) -> None:
+        """Makes a ConfigMap anew: its age begins now."""
+        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+        with _asking(f"making ConfigMap {name} anew"):
+            try:
+                self._core.delete_namespaced_config_map(name, namespace, _request_timeout=CALL_TIMEOUT_S)
+            except client.ApiException as error:
+                if error.status != GONE:
+                    raise
+            self._core.create_namespaced_config_map(namespace, manifest, _request_timeout=CALL_TIMEOUT_S)
+
 
 def _deleted(delete: Callable[..., Any], *names: str, **more: str) -> bool:
     try:
@@ -251,6 +302,13 @@ def _pod(item: Any) -> Pod:
         ready=ready,
         gpus=sum(_quantity(container) for container in item.spec.containers),
         waiting="" if ready else _waiting(item),
+    )
+
+
+def _daemon_pod(item: Any) -> DaemonPod:
+    ready = _condition(item, "Ready")
+    return DaemonPod(
+        name=item.metadata.name, node=item.spec.node_name, ready=ready, waiting="" if ready else _waiting(item)
     )
 
 

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from fleet import names, verification
 from fleet.verification import RECORD_PREFIX, Check, Order, Result
+from services.verification import hint
 from services.verification.cluster import ClusterError, JobPod, KubernetesCluster
 
 if TYPE_CHECKING:
@@ -31,8 +32,13 @@ if TYPE_CHECKING:
 
     from fleet.pods import Manifest
     from fleet.verification import Node, Plan, Pod
+    from fleet.verification_observe import DaemonPod, Question
 
 POLL_S: Final = 0.5
+CLIENT_RUNS: Final = 3
+"""Autoscaling adds or takes a replica a minute or less often; more in a row are no coincidence."""
+OBSERVED_POLL_S: Final = 2.0
+"""Monitoring learns with its next scrape, seconds away."""
 ARGUMENT_CHARS: Final = 64 * 1024
 """Length of one piece of the checks: Linux takes arguments of up to 128 KiB each."""
 STORE_FOLDER: Final = f"{names.STORE_MOUNT}/.verification"
@@ -54,6 +60,9 @@ class Cluster(Protocol):
     def follow(self, namespace: str, pod: str, timeout_s: float) -> Iterator[str]: ...
     def log(self, namespace: str, pod: str) -> list[str]: ...
     def delete_job(self, namespace: str, job: str) -> None: ...
+    def daemon_pods(self, namespace: str, name: str) -> list[DaemonPod] | None: ...
+    def get(self, path: str) -> Any: ...  # noqa: ANN401 - any JSON
+    def renew(self, manifest: Manifest) -> None: ...
 
 
 @dataclass(slots=True)
@@ -66,6 +75,8 @@ class Run:
     say: Callable[[str], None]
     until: float
     """On the monotonic clock."""
+    settling: bool
+    """Whether an update has just changed something, which monitoring may not know yet."""
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -81,13 +92,15 @@ class Run:
             self.say(text)
 
 
-def verify(order: Order, connect: Callable[[], Cluster], say: Callable[[str], None]) -> list[Result]:
+def verify(
+    order: Order, connect: Callable[[], Cluster], say: Callable[[str], None], *, settling: bool = True
+) -> list[Result]:
     """Makes every check of the plan and returns one result for each, in the order of causes.
 
     Raises nothing of the cluster's: what could not be asked has failed.
     """
     plan, started = order.plan, time.monotonic()
-    run = Run(order=order, connect=connect, say=say, until=started + plan.deadline_s)
+    run = Run(order=order, connect=connect, say=say, until=started + plan.deadline_s, settling=settling)
     addons = managed_addons(plan)
     for result in addons:
         run.tell(_line(result))
@@ -100,16 +113,17 @@ def _verify(run: Run, started: float) -> list[Result]:
         cluster = run.connect()
         nodes, found, placed = _settled(run, cluster, started)
     except ClusterError as error:
-        expected = [result.name for result in verification.placement(plan, [], [], 0.0)]
-        return verification.complete(expected, [], str(error))
+        expected = [*verification.gpu_results(plan, {}, [], 0.0), *verification.placement(plan, [], [], 0.0)]
+        asked = [question.name for question in verification.observation_questions(plan)]
+        return verification.complete([*(result.name for result in expected), *asked], [], str(error))
     for result in placed:
         run.tell(_line(result))
-    checks = verification.client_checks(plan, found)
     readers = verification.reader_nodes(plan, found, nodes)
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=3) as pool:
         store = pool.submit(_store, run, readers)
-        client = pool.submit(_client, run, checks)
-        return [*placed, *store.result(), *client.result()]
+        client = pool.submit(_clients, run, found)
+        observed = pool.submit(_observed, run, found)
+        return [*placed, *store.result(), *client.result(), *observed.result()]
 
 
 def managed_addons(plan: Plan) -> list[Result]:
@@ -140,16 +154,81 @@ def _addon_status(plan: Plan, addon: str) -> str:
 
 def _settled(run: Run, cluster: Cluster, started: float) -> tuple[list[Node], list[Pod], list[Result]]:
     """Nodes, pods and the judgement on them, as soon as it is good, else when a check's deadline has passed."""
-    until = min(started + run.plan.check_deadline_s, run.until)
+    plan, until = run.plan, min(started + run.plan.check_deadline_s, run.until)
+    daemon_sets = () if plan.gpus is None else plan.gpus.daemon_sets
     while True:
-        nodes, found = cluster.nodes(), cluster.triton_pods(run.plan.namespace)
-        placed = verification.placement(run.plan, found, nodes, round(time.monotonic() - started, 3))
+        nodes, found = cluster.nodes(), cluster.triton_pods(plan.namespace)
+        daemon_pods = {one: cluster.daemon_pods(one.namespace, one.name) for one in daemon_sets}
+        seconds = round(time.monotonic() - started, 3)
+        placed = [
+            *verification.gpu_results(plan, daemon_pods, nodes, seconds),
+            *verification.placement(plan, found, nodes, seconds),
+        ]
         if not verification.failed(placed) or time.monotonic() > until:
             return nodes, found, placed
         time.sleep(POLL_S)
 
 
-def _client(run: Run, checks: Sequence[Check]) -> list[Result]:
+def _observed(run: Run, found: Sequence[Pod]) -> list[Result]:
+    """What monitoring is asked, all of it again and again until it holds or its time is over.
+
+    A replica that goes meanwhile, as autoscaling may have it, is asked about no more; one that comes is not yet.
+    """
+    questions = verification.observation_questions(run.plan)
+    if run.plan.monitoring is None:
+        return []
+    started, known = time.monotonic(), {pod.name for pod in found}
+    try:
+        cluster = run.connect()
+    except ClusterError as error:
+        return verification.complete([question.name for question in questions], [], str(error))
+    patience_s = max(run.plan.check_deadline_s, run.plan.monitoring.settle_s if run.settling else 0)
+    until = min(started + patience_s, run.until)
+    results: dict[str, Result] = {}
+    while True:
+        for question in questions:
+            if question.name not in results or not results[question.name].ok:
+                results[question.name] = _asked(run, cluster, question, known, started)
+                if results[question.name].ok:
+                    run.tell(_line(results[question.name]))
+        bad = verification.failed(list(results.values()))
+        if not bad or time.monotonic() > until:
+            break
+        time.sleep(OBSERVED_POLL_S)
+    for result in bad:
+        run.tell(_line(result))
+    return [results[question.name] for question in questions]
+
+
+def _asked(run: Run, cluster: Cluster, question: Question, known: set[str], started: float) -> Result:
+    try:
+        answers = [cluster.get(path) for path in question.paths]
+        found = [pod for pod in cluster.triton_pods(run.plan.namespace) if pod.name in known]
+    except ClusterError as error:
+        return Result(
+            name=question.name, ok=False, seconds=round(time.monotonic() - started, 3), reason=f"did not run: {error}"
+        )
+    return verification.observed(question, answers, found, round(time.monotonic() - started, 3))
+
+
+def _clients(run: Run, found: Sequence[Pod]) -> list[Result]:
+    """What a client in the cluster checks. Where autoscaling changed the replicas meanwhile, it is asked again."""
+    for number in range(1, CLIENT_RUNS + 1):
+        results = _client(run, verification.client_checks(run.plan, found), f"client-{number}")
+        if not verification.failed(results) or number == CLIENT_RUNS:
+            break
+        try:
+            now = run.connect().triton_pods(run.plan.namespace)
+        except ClusterError:
+            break
+        if {(pod.name, pod.address) for pod in now} == {(pod.name, pod.address) for pod in found}:
+            break
+        run.tell("the replicas are others than when they were asked: asking again")
+        found = now
+    return results
+
+
+def _client(run: Run, checks: Sequence[Check], purpose: str) -> list[Result]:
     text = json.dumps([check.model_dump() for check in checks], separators=(",", ":"))
     pieces = [text[at : at + ARGUMENT_CHARS] for at in range(0, len(text), ARGUMENT_CHARS)]
     arguments = [
@@ -158,7 +237,7 @@ def _client(run: Run, checks: Sequence[Check]) -> list[Result]:
         f"--cases={verification.MOUNT}/{verification.CASES}",
         *(f"--checks={piece}" for piece in pieces),
     ]
-    return _job(run, "client", arguments, None, [check.name for check in checks], writable=False)
+    return _job(run, purpose, arguments, None, [check.name for check in checks], writable=False)
 
 
 def _store(run: Run, readers: Sequence[Node]) -> list[Result]:
@@ -260,9 +339,24 @@ def _line(result: Result) -> str:
     return f"{'ok  ' if result.ok else 'FAIL'}  {result.name}  {result.reason}"
 
 
-def run(order: Order, kubeconfig: str, say: Callable[[str], None]) -> list[Result]:
-    """Verifies what the order says on the cluster of the kubeconfig."""
-    return verify(order, lambda: KubernetesCluster(kubeconfig), say)
+def run(order: Order, kubeconfig: str, say: Callable[[str], None], *, settling: bool) -> list[Result]:
+    """Verifies what the order says on the cluster of the kubeconfig, and records there when it held.
+
+    `settling`: an update has just ended; monitoring is given the time that it needs to know of it.
+    """
+    results = verify(order, lambda: KubernetesCluster(kubeconfig), say, settling=settling)
+    record(order.plan, results, lambda: KubernetesCluster(kubeconfig), say)
+    return results
+
+
+def record(plan: Plan, results: Sequence[Result], connect: Callable[[], Cluster], say: Callable[[str], None]) -> None:
+    """Makes the time stamp anew if every check held. Without it an alert asks for a verification, no more."""
+    if verification.failed(results):
+        return
+    try:
+        connect().renew(verification.stamp(plan, results))
+    except ClusterError as error:
+        say(f"the time of this verification was not recorded: {error}")
 
 
 def report(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -307,7 +401,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         order, kubeconfig = from_state(json.loads(args.from_state.read_text()))
-        results = run(order, kubeconfig, lambda text: print(text, file=sys.stderr, flush=True))
+        results = run(order, kubeconfig, lambda text: print(text, file=sys.stderr, flush=True), settling=False)
     except (NotRunError, OSError, ValueError, ClusterError) as error:
         print(f"verification did not run: {error}", file=sys.stderr)
         return EXIT_NOT_RUN
@@ -316,7 +410,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args.json.write_text(json.dumps(report(results), indent=2) + "\n")
     print(verification.table(results))
     if verification.failed(results):
-        print(f"look first at: {verification.first_look(order.plan.namespace, results)}")
+        print(f"look first at: {hint.runnable(verification.first_look(order.plan, results))}")
         return EXIT_FAILED
     return 0
 

@@ -102,7 +102,15 @@ def test_a_model_without_known_answers_is_asked_whether_it_is_ready_and_no_more(
 def test_what_is_not_verified_makes_no_other_plan(project: Path) -> None:
     """A setting of images that verification does not run in, or that is not set, is not in the plan at all."""
     planned = verification.plan(local_settings(project)).dump()
-    assert set(json.loads(planned)) == {"serving", "images", "deadline_s", "check_deadline_s", "models"}
+    assert set(json.loads(planned)) == {
+        "serving",
+        "images",
+        "deadline_s",
+        "check_deadline_s",
+        "models",
+        "gpus",
+        "monitoring",
+    }
     assert set(json.loads(planned)["images"]) == {"triton", "tools", "pull_policy", "pull_secrets"}
     assert verification.Plan.model_validate_json(planned) == verification.plan(local_settings(project))
 
@@ -128,10 +136,10 @@ def test_the_product_that_a_node_found_is_the_one_that_its_sku_was_planned_for(
 
 
 @pytest.mark.parametrize(("status", "ok"), [("ACTIVE", True), ("DEGRADED", False), ("no answer within 5 s", False)])
-def test_an_add_on_works_when_eks_says_so(status: str, *, ok: bool) -> None:
+def test_an_add_on_works_when_eks_says_so(project: Path, status: str, *, ok: bool) -> None:
     result = verification.addon_result("vpc-cni", status, 0.1)
     assert (result.name, result.ok, result.reason) == ("addon/vpc-cni", ok, status)
-    assert verification.first_look("triton-dev", [] if ok else [result]) == (
+    assert verification.first_look(plan_of(project), [] if ok else [result]) == (
         "" if ok else "kubectl -n kube-system get pods -o wide"
     )
 
@@ -297,17 +305,18 @@ def test_the_report_as_people_read_it() -> None:
         ("service/minilm/answer/grpc", "logs -l model=minilm --prefix"),
     ],
 )
-def test_where_to_look_first(failed: str, look: str) -> None:
+def test_where_to_look_first(project: Path, failed: str, look: str) -> None:
     results = [
         Result(name="placement/other/b", ok=True, seconds=0.0, reason=""),
         Result(name=failed, ok=False, seconds=0.0, reason=""),
         Result(name="store/write", ok=False, seconds=0.0, reason=""),
     ]
-    assert verification.first_look("triton-local", results) == f"kubectl -n triton-local {look}"
+    assert verification.first_look(plan_of(project), results) == f"kubectl -n triton-local {look}"
 
 
-def test_there_is_nothing_to_look_at_when_all_is_well() -> None:
-    assert verification.first_look("triton-local", [Result(name="store/write", ok=True, seconds=0.0, reason="")]) == ""
+def test_there_is_nothing_to_look_at_when_all_is_well(project: Path) -> None:
+    good = Result(name="store/write", ok=True, seconds=0.0, reason="")
+    assert verification.first_look(plan_of(project), [good]) == ""
 
 
 def test_a_job_of_verification(project: Path) -> None:

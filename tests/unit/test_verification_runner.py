@@ -14,6 +14,7 @@ import pytest
 from components.verification import Runner, VerificationFailed
 from fleet import verification
 from fleet.verification import Node, Pod, Result
+from fleet.verification_observe import DaemonPod, DaemonSetPlan, MonitoringPlan, questions
 from services.verification import runner
 from services.verification.cluster import ClusterError, JobPod
 from tests.unit.graph import local_settings
@@ -51,6 +52,11 @@ class Cluster:
         self.polls_running = 0
         """How often a Job's pod is seen running before it has ended."""
         self.polls: dict[str, int] = {}
+        self.answers: Callable[[str], object] = unasked
+        """What is answered on a path."""
+        self.daemons: dict[str, list[DaemonPod]] = {}
+        """By DaemonSet."""
+        self.made_anew: list[dict[str, Any]] = []
 
     def nodes(self) -> list[Node]:
         return [
@@ -90,6 +96,19 @@ class Cluster:
         with self.lock:
             self.deleted.append(job)
 
+    def daemon_pods(self, namespace: str, name: str) -> list[DaemonPod] | None:
+        return self.daemons.get(f"{namespace}/{name}")
+
+    def get(self, path: str) -> object:
+        return self.answers(path)
+
+    def renew(self, manifest: dict[str, Any]) -> None:
+        self.made_anew.append(manifest)
+
+
+def unasked(path: str) -> object:
+    raise AssertionError(path)
+
 
 def record(name: str, *, ok: bool = True, reason: str = "good") -> str:
     return verification.RECORD_PREFIX + json.dumps({"name": name, "ok": ok, "seconds": 0.1, "reason": reason})
@@ -106,10 +125,18 @@ def all_well(arguments: list[str]) -> list[str]:
 @pytest.fixture
 def order(project: Path) -> Order:
     settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
-    return verification.order(verification.config_map(settings, "program", {}))
+    return unwatched(verification.order(verification.config_map(settings, "program", {})))
+
+
+def unwatched(order: Order) -> Order:
+    """Without the GPU stack and monitoring, which have tests of their own."""
+    assert order.plan.gpus is not None
+    gpus = order.plan.gpus.model_copy(update={"daemon_sets": ()})
+    return dataclasses.replace(order, plan=order.plan.model_copy(update={"gpus": gpus, "monitoring": None}))
 
 
 NAMES = [
+    "gpus/nodes",
     "placement/minilm/a100-40gb",
     "placement/minilm/h100-80gb",
     "store/write",
@@ -139,9 +166,9 @@ def test_every_check_is_made_told_and_cleaned_up_after(order: Order) -> None:
     assert [result.name for result in results] == NAMES
     assert verification.failed(results) == []
     assert sorted(line.split()[1] for line in told) == sorted(NAMES)
-    assert cluster.nodes_of == {"client": None, "write": None, "read-0": "gpu-a", "read-1": "gpu-b"}
+    assert cluster.nodes_of == {"client-1": None, "write": None, "read-0": "gpu-a", "read-1": "gpu-b"}
     assert sorted(cluster.deleted) == sorted(cluster.started)
-    assert runner.report(results)[2] == {"name": "store/write", "ok": True, "seconds": 0.1, "reason": "good"}
+    assert runner.report(results)[3] == {"name": "store/write", "ok": True, "seconds": 0.1, "reason": "good"}
 
 
 @pytest.mark.parametrize("breaks", [False, True], ids=["ends", "breaks"])
@@ -199,7 +226,7 @@ def test_a_job_that_dies_half_way_fails_what_it_did_not_report_with_its_own_reas
 
     cluster = Cluster(dies, JobPod("pod", "Failed", "container verification exited with 137: OOMKilled"))
     results = runner.verify(order, lambda: cluster, lambda _: None)
-    assert [result.name for result in results if not result.ok] == NAMES[8:]
+    assert [result.name for result in results if not result.ok] == NAMES[9:]
     assert {result.reason for result in verification.failed(results)} == {
         "did not run: its pod ended early: container verification exited with 137: OOMKilled"
     }
@@ -208,7 +235,7 @@ def test_a_job_that_dies_half_way_fails_what_it_did_not_report_with_its_own_reas
 
 def test_a_job_whose_pod_never_starts_says_why(project: Path) -> None:
     settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
-    plan = verification.plan(settings).model_copy(update={"deadline_s": 1})
+    plan = unwatched(verification.Order(verification.plan(settings), "x")).plan.model_copy(update={"deadline_s": 1})
     cluster = Cluster(all_well, JobPod("pod", "Pending", "ErrImageNeverPull: tools:1 is not present"))
     results = runner.verify(verification.Order(plan, "verification-x"), lambda: cluster, lambda _: None)
     assert [result.name for result in results] == NAMES
@@ -224,12 +251,227 @@ def test_a_cluster_that_does_not_answer_fails_what_was_to_be_asked_of_it(order: 
 
     assert runner.verify(order, silent, lambda _: None) == [
         Result(
-            name=f"placement/minilm/{sku}",
+            name=name,
             ok=False,
             seconds=0.0,
             reason="did not run: listing nodes: connection refused",
         )
-        for sku in ("a100-40gb", "h100-80gb")
+        for name in ("gpus/nodes", "placement/minilm/a100-40gb", "placement/minilm/h100-80gb")
+    ]
+
+
+MONITORING = MonitoringPlan(
+    serving="triton-local",
+    namespace="monitoring",
+    prometheus="prometheus:9090",
+    alertmanager=None,
+    alerting={},
+    rules=(),
+    series=("triton:queue_compute:ratio",),
+    pod_metrics=(),
+    autoscalers=(),
+    node_metrics=True,
+    fresh_s=30,
+    settle_s=1,
+)
+OBSERVED = [one.name for one in questions(MONITORING)]
+
+
+def monitored(order: Order, **changes: object) -> Order:
+    plan = MONITORING.model_copy(update=changes)
+    return verification.Order(order.plan.model_copy(update={"monitoring": plan}), order.config_map)
+
+
+class Answers:
+    """Answers that are good from the time that a path was asked so often."""
+
+    def __init__(self, good_from: int) -> None:
+        self.good_from = good_from
+        self.asked: dict[str, int] = {}
+
+    def __call__(self, path: str) -> object:
+        path = path.partition("?")[0].rpartition("/")[2]
+        self.asked[path] = self.asked.get(path, 0) + 1
+        up = "up" if self.asked[path] >= self.good_from else "down"
+        pods = [f"minilm-{sku}-0" for sku in ("a100-40gb", "h100-80gb")]
+        if path == "nodes":
+            return {"items": [{"metadata": {"name": "gpu-a"}}]}
+        data = {
+            "runtimeinfo": {"reloadConfigSuccess": True},
+            "targets": {
+                "activeTargets": [
+                    {"labels": {"namespace": "triton-local", "pod": pod}, "health": up, "lastError": "refused"}
+                    for pod in pods
+                ]
+            },
+            "query": {"result": [{"metric": {"pod": pod}, "values": [[0, "0"]]} for pod in pods]},
+        }[path]
+        return {"data": data}
+
+
+def test_monitoring_is_asked_until_it_knows_and_what_held_is_asked_no_more(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "OBSERVED_POLL_S", 0.01)
+    cluster, told = Cluster(all_well), list[str]()
+    cluster.answers = answers = Answers(good_from=4)
+    results = runner.verify(monitored(order), lambda: cluster, told.append)
+    assert [result.name for result in results] == [*NAMES, *OBSERVED]
+    assert verification.failed(results) == []
+    assert answers.asked == {"runtimeinfo": 1, "targets": 4, "query": 1, "nodes": 1}
+    assert sorted(line.split()[1] for line in told) == sorted([*NAMES, *OBSERVED])
+
+
+def test_monitoring_that_never_knows_fails_when_its_time_is_over(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "OBSERVED_POLL_S", 0.01)
+    cluster = Cluster(all_well)
+    cluster.answers = Answers(good_from=10**9)
+    plan = order.plan.model_copy(update={"check_deadline_s": 1, "monitoring": MONITORING})
+    failed = verification.failed(runner.verify(verification.Order(plan, "x"), lambda: cluster, lambda _: None))
+    assert [(one.name, one.reason) for one in failed] == [
+        ("monitoring/targets", "minilm-a100-40gb-0 is down: refused; minilm-h100-80gb-0 is down: refused")
+    ]
+    assert failed[0].seconds == pytest.approx(1.0, abs=0.5)
+
+
+def test_only_after_an_update_monitoring_is_given_time_to_know_of_it(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "OBSERVED_POLL_S", 0.01)
+    plan = order.plan.model_copy(
+        update={"check_deadline_s": 0, "monitoring": MONITORING.model_copy(update={"settle_s": 20})}
+    )
+    outcomes = {}
+    for settling in (True, False):
+        cluster = Cluster(all_well)
+        cluster.answers = Answers(good_from=20)
+        results = runner.verify(verification.Order(plan, "x"), lambda: cluster, lambda _: None, settling=settling)  # noqa: B023 - called at once
+        outcomes[settling] = [one.name for one in verification.failed(results)]
+    assert outcomes == {True: [], False: ["monitoring/targets"]}
+
+
+def test_a_service_without_a_pod_fails_with_what_the_api_server_said(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_endpoints(path: str) -> object:
+        raise ClusterError(f"asking {path.partition('?')[0]}: the API server answered 503: no endpoints available")
+
+    monkeypatch.setattr(runner, "OBSERVED_POLL_S", 0.01)
+    cluster = Cluster(all_well)
+    cluster.answers = no_endpoints
+    plan = order.plan.model_copy(update={"check_deadline_s": 1, "monitoring": MONITORING})
+    results = runner.verify(verification.Order(plan, "x"), lambda: cluster, lambda _: None)
+    assert [one.name for one in verification.failed(results)] == OBSERVED
+    assert verification.failed(results)[0].reason == (
+        "did not run: asking /api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1/status/runtimeinfo: "
+        "the API server answered 503: no endpoints available"
+    )
+
+
+def test_a_replica_that_goes_meanwhile_is_asked_about_no_more(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "OBSERVED_POLL_S", 0.01)
+
+    class Shrinking(Cluster):
+        listed = 0
+
+        def triton_pods(self, namespace: str) -> list[Pod]:
+            self.listed += 1
+            new = replica("h100-80gb", "gpu-b", "198.18.0.9")
+            left = super().triton_pods(namespace)
+            return left if self.listed == 1 else [*left[:1], dataclasses.replace(new, name="new")]
+
+    cluster = Shrinking(all_well)
+    cluster.answers = Answers(good_from=1)
+    results = runner.verify(monitored(order), lambda: cluster, lambda _: None)
+    by_name = {result.name: result for result in results}
+    assert by_name["monitoring/targets"] == Result(
+        name="monitoring/targets",
+        ok=True,
+        seconds=by_name["monitoring/targets"].seconds,
+        reason="1 replicas are scraped",
+    )
+
+
+def test_replicas_that_autoscaling_changed_are_asked_again(order: Order) -> None:
+    class Growing(Cluster):
+        grown = False
+
+        def triton_pods(self, namespace: str) -> list[Pod]:
+            found = super().triton_pods(namespace)
+            new = replica("h100-80gb", "gpu-b", "198.18.0.9")
+            return [*found, dataclasses.replace(new, name="new")] if self.grown else found
+
+    def grows(arguments: list[str]) -> list[str]:
+        lines = all_well(arguments)
+        if arguments[0] == "client" and not cluster.grown:
+            cluster.grown = True
+            return [line.replace('"ok": true', '"ok": false') if "replicas/" in line else line for line in lines]
+        return lines
+
+    told: list[str] = []
+    cluster = Growing(grows)
+    results = runner.verify(order, lambda: cluster, told.append)
+    assert verification.failed(results) == []
+    assert {result.name for result in results} == {*NAMES, "replica/new/version", "replica/new/answer"}
+    assert "the replicas are others than when they were asked: asking again" in told
+    assert cluster.nodes_of.keys() >= {"client-1", "client-2"}
+
+
+def test_replicas_that_stay_are_asked_once(order: Order) -> None:
+    def wrong(arguments: list[str]) -> list[str]:
+        return [
+            line.replace('"ok": true', '"ok": false') if "/answer" in line else line for line in all_well(arguments)
+        ]
+
+    cluster = Cluster(wrong)
+    assert len(verification.failed(runner.verify(order, lambda: cluster, lambda _: None))) == 4
+    assert sorted(cluster.nodes_of) == ["client-1", "read-0", "read-1", "write"]
+
+
+def test_daemon_sets_of_the_gpu_stack_are_looked_at_on_each_gpu_node(order: Order) -> None:
+    assert order.plan.gpus is not None
+    daemon_sets = tuple(DaemonSetPlan(namespace="kube-system", name=name) for name in ("plugin", "nfd"))
+    gpus = order.plan.gpus.model_copy(update={"daemon_sets": daemon_sets})
+    plan = order.plan.model_copy(update={"gpus": gpus, "check_deadline_s": 1})
+    cluster = Cluster(all_well)
+    cluster.daemons = {
+        "kube-system/plugin": [
+            DaemonPod("p", "gpu-a", ready=True, waiting=""),
+            DaemonPod("q", "gpu-b", ready=True, waiting=""),
+        ],
+        "kube-system/nfd": [DaemonPod("r", "gpu-a", ready=False, waiting="ErrImagePull")],
+    }
+    results = runner.verify(verification.Order(plan, "x"), lambda: cluster, lambda _: None)
+    assert [(one.name, one.ok, one.reason) for one in results[:3]] == [
+        ("gpus/kube-system/plugin", True, "ready on gpu-a, gpu-b"),
+        (
+            "gpus/kube-system/nfd",
+            False,
+            "r on gpu-a is not ready: ErrImagePull; gpu-b has no pod of it: its taints or labels do not fit",
+        ),
+        ("gpus/nodes", True, "gpu-a offers 8, gpu-b offers 8"),
+    ]
+    assert verification.first_look(plan, results) == "kubectl -n kube-system describe daemonset nfd"
+
+
+def test_only_a_verification_that_held_is_recorded(order: Order) -> None:
+    cluster, said = Cluster(all_well), list[str]()
+    good, bad = (Result(name="store/write", ok=ok, seconds=0.1, reason="") for ok in (True, False))
+    runner.record(order.plan, [good, bad], lambda: cluster, said.append)
+    assert cluster.made_anew == []
+    runner.record(order.plan, [good], lambda: cluster, said.append)
+    assert cluster.made_anew == [verification.stamp(order.plan, [good])]
+    assert said == []
+
+
+def test_a_time_that_cannot_be_recorded_is_told_and_fails_nothing(order: Order) -> None:
+    def silent() -> Cluster:
+        raise ClusterError("making ConfigMap triton-fleet-verification anew: forbidden")
+
+    said: list[str] = []
+    runner.record(order.plan, [Result(name="store/write", ok=True, seconds=0.1, reason="")], silent, said.append)
+    assert said == [
+        "the time of this verification was not recorded: making ConfigMap triton-fleet-verification anew: forbidden"
     ]
 
 
@@ -294,7 +536,7 @@ def test_the_report_and_the_exit_status_of_a_run_by_hand(  # noqa: PLR0913, PLR0
     file = tmp_path / "state.json"
     file.write_text(json.dumps(state(verification.config_map(local_settings(project), "program", {}))))
     result = Result(name="store/write", ok=ok, seconds=0.5, reason="as it is")
-    monkeypatch.setattr(runner, "run", lambda *_: [result])
+    monkeypatch.setattr(runner, "run", lambda *_, settling: [] if settling else [result])
     assert runner.main(["--from-state", str(file), "--json", str(tmp_path / "reports" / "verification.json")]) == status
     assert json.loads((tmp_path / "reports" / "verification.json").read_text()) == [
         {"name": "store/write", "ok": ok, "seconds": 0.5, "reason": "as it is"}
@@ -317,8 +559,8 @@ def test_the_provider_keeps_the_report_and_never_the_kubeconfig(
 ) -> None:
     result = Result(name="store/write", ok=True, seconds=0.5, reason="good")
 
-    def run(given: Order, kubeconfig: str, _: Callable[[str], None]) -> list[Result]:
-        assert (given, kubeconfig) == (order, "canary")
+    def run(given: Order, kubeconfig: str, _: Callable[[str], None], *, settling: bool) -> list[Result]:
+        assert (given, kubeconfig, settling) == (order, "canary", True)
         return [result]
 
     monkeypatch.setattr(runner, "run", run)
@@ -332,7 +574,7 @@ def test_a_failed_check_fails_the_update_with_the_table_and_where_to_look(
     props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = [Result(name="store/write", ok=False, seconds=0.5, reason="denied")]
-    monkeypatch.setattr(runner, "run", lambda *_: results)
+    monkeypatch.setattr(runner, "run", lambda *_, settling: results if settling else [])
     with pytest.raises(VerificationFailed) as failure:
         Runner().create(props)
     assert str(failure.value) == (
