@@ -13,6 +13,7 @@ from pulumi.runtime import config as runtime_config
 
 from components import access
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
+from components.gpu_stack import GpuStack, GpuStackArgs
 from components.model_store import ModelStore, ModelStoreArgs
 from components.monitoring import Monitoring, MonitoringArgs
 from components.place import Place
@@ -109,6 +110,7 @@ def main() -> None:
 
     ground = place(stack, admitted.kubeconfig)
     cluster = ground.cluster
+    gpus = GpuStack("gpus", GpuStackArgs(stack, cluster.provider, after=ground.after))
     serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
     monitoring = Monitoring(
         "monitoring",
@@ -135,7 +137,7 @@ def main() -> None:
             provider=cluster.provider,
             kubeconfig=cluster.kubeconfig,
             namespace=serving.namespace,
-            after=ground.after,
+            after=[*ground.after, *gpus.ready],
         ),
     )
     proof = Verification(
