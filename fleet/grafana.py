@@ -320,6 +320,6 @@ def _transformations(panel: Panel) -> list[dict[str, Any]]:
 
 def _field(column: Column, panel: Panel) -> str:
     """The name of the field: a label, or the value of a query, whose letter Grafana adds where there are several."""
-    if len(column.source) != 1:
+    if len(column.source) != 1 or not column.source.isupper():
         return column.source
     return f"Value #{column.source}" if len(panel.queries) > 1 else "Value"
