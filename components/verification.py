@@ -57,15 +57,19 @@ class Runner(dynamic.ResourceProvider):
     def _proved(self, props: dict[str, Any]) -> dict[str, Any]:
         from services.verification import runner  # noqa: PLC0415
 
-        # The engine shows what its providers print.
         order = verification.Order(verification.Plan.model_validate_json(props["plan"]), props["config_map"])
-        results = runner.run(order, props["kubeconfig"], lambda line: print(line, flush=True))  # noqa: T201
+        results = runner.run(order, props["kubeconfig"], _say, settling=True)
         if verification.failed(results):
             raise VerificationFailed(
                 f"verification failed\n{verification.table(results)}\n"
                 f"look first at: {verification.first_look(order.plan, results)}"
             )
         return {"digest": props["digest"], "report": runner.report(results)}
+
+
+def _say(line: str) -> None:
+    """The engine shows what its providers print."""
+    print(line, flush=True)  # noqa: T201
 
 
 class VerificationRun(dynamic.Resource, module="triton-fleet", name="Verification"):

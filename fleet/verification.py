@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fleet import aws_addons, names, own_images, pods, verification_observe
 from fleet.schema import Images, Serving, gpus_per_replica
-from fleet.verification_observe import GpuNodes, GpuPlan, MonitoringPlan
+from fleet.verification_observe import GpuPlan, MonitoringPlan
 from fleet.workload import node_labels, tolerations
 
 if TYPE_CHECKING:
@@ -178,22 +178,9 @@ def plan(settings: Settings) -> Plan:
             for model in settings.models
         ),
         addons=_addons(settings),
-        gpus=_gpus(settings),
+        gpus=verification_observe.gpu_plan(settings),
+        monitoring=verification_observe.monitoring_plan(settings),
     )
-
-
-def _gpus(settings: Settings) -> GpuPlan | None:
-    skus = tuple(
-        GpuNodes(
-            sku=sku.name,
-            labels={key: value for key, value in node_labels(sku).items() if key != names.NODE_GPU_PRODUCT_LABEL},
-            product=sku.gpu_product,
-            gpus=sku.gpus_per_node,
-        )
-        for sku in settings.skus
-        if sku.gpu_product is not None
-    )
-    return GpuPlan(daemon_sets=(), skus=skus) if skus else None
 
 
 def _addons(settings: Settings) -> ManagedAddons | None:

@@ -21,9 +21,13 @@ from urllib.parse import quote, urlencode
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from fleet import names
+from fleet import alert_routing, alerts, autoscaling, gpu_stack, monitoring, names, recording, scraping
+from fleet.alert_routing import NULL
+from fleet.workload import node_labels
 
 if TYPE_CHECKING:
+    from fleet.pods import Manifest
+    from fleet.settings import Settings
     from fleet.verification import Node, Pod
 
 FRESH_EVALUATIONS: Final = 3
@@ -34,10 +38,10 @@ again: https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-conf
 SETTLING_SCRAPES: Final = 3
 """A rate needs two samples; the third is for the scrape that was under way."""
 
-NULL_RECEIVER: Final = "null"
+KEDA_PREFIX: Final = "keda-hpa-"
+"""KEDA makes an autoscaler of this and its ScaledObject's name."""
 SHOWN_MAX: Final = 5
 """Faults told of one check, and names told of one fault."""
-REPLICAS: Final = "the replicas"
 
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
 _DURATION_PART = re.compile(r"(\d+)(ms|[smhdwy])")
@@ -113,6 +117,8 @@ class MonitoringPlan(Frozen):
     """Recorded series that have one sample per replica, idle or not."""
     pod_metrics: tuple[str, ...]
     """Of these, those that autoscaling reads from the custom metrics API."""
+    autoscalers: tuple[str, ...]
+    """HorizontalPodAutoscalers of the serving namespace."""
     node_metrics: bool
     """Whether the stack brings the API of resource metrics."""
     fresh_s: int
@@ -143,6 +149,72 @@ class Question:
     paths: tuple[str, ...]
     judge: Callable[[Sequence[Any], Sequence[Pod]], Verdict]
     """Of the answers, one for each path, and the replicas that there are."""
+
+
+def gpu_plan(settings: Settings) -> GpuPlan | None:
+    """What the settings say of GPUs; None without any."""
+    skus = tuple(
+        GpuNodes(
+            sku=sku.name,
+            labels={key: value for key, value in node_labels(sku).items() if key != names.NODE_GPU_PRODUCT_LABEL},
+            product=sku.gpu_product,
+            gpus=sku.gpus_per_node,
+        )
+        for sku in settings.skus
+        if sku.gpu_product is not None
+    )
+    daemon_sets = tuple(
+        DaemonSetPlan(namespace=namespace, name=name) for namespace, name in gpu_stack.daemon_sets(settings)
+    )
+    return GpuPlan(daemon_sets=daemon_sets, skus=skus) if skus else None
+
+
+def monitoring_plan(settings: Settings) -> MonitoringPlan:
+    """What the settings say of monitoring."""
+    stack = settings.monitoring
+    rules = [recording.rules(settings), alerts.rules(settings)]
+    slowest_s = max(_seconds(group["interval"]) for one in rules for group in one["spec"]["groups"])
+    return MonitoringPlan(
+        serving=settings.serving.namespace,
+        namespace=stack.namespace,
+        prometheus=f"{monitoring.prometheus_service(stack)}:{monitoring.PORT_PROMETHEUS}",
+        alertmanager=(
+            f"{monitoring.alertmanager_service(stack)}:{monitoring.PORT_ALERTMANAGER}"
+            if stack.kube_prometheus_stack
+            else None
+        ),
+        alerting=alert_routing.config(settings) if stack.kube_prometheus_stack else {},
+        rules=tuple(map(_rule_object, rules)),
+        series=recording.PER_POD,
+        pod_metrics=(autoscaling.RATIO,) if settings.autoscaling.engine == "prometheus-adapter" else (),
+        autoscalers=_autoscalers(settings),
+        node_metrics=stack.metrics_server,
+        fresh_s=FRESH_EVALUATIONS * stack.evaluation_interval_s,
+        settle_s=settle_s(stack.scrape_interval_s, slowest_s, stack.relist_interval_s),
+    )
+
+
+def _autoscalers(settings: Settings) -> tuple[str, ...]:
+    prefixes = {"autoscaler": "", "keda": KEDA_PREFIX}
+    return tuple(
+        prefixes[owner] + names.deployment_name(model.name, placement.sku)
+        for model in settings.models
+        for placement in model.placements
+        if (owner := autoscaling.owner(settings, placement)) in prefixes
+    )
+
+
+def _rule_object(manifest: Manifest) -> RuleObject:
+    groups = {
+        group["name"]: tuple(rule.get("record") or rule["alert"] for rule in group["rules"])
+        for group in manifest["spec"]["groups"]
+    }
+    return RuleObject(name=manifest["metadata"]["name"], groups=groups)
+
+
+def _seconds(interval: str) -> int:
+    """The seconds of an interval as our rules write it."""
+    return int(interval.removesuffix("s"))
 
 
 def settle_s(scrape_s: int, evaluation_s: int, relist_s: int) -> int:
@@ -207,7 +279,7 @@ def offer_verdict(plan: GpuPlan, nodes: Sequence[Node]) -> Verdict:
 def questions(plan: MonitoringPlan) -> list[Question]:
     """What is asked of monitoring, in the order in which a fault shows its cause first."""
     prometheus = partial(_service, plan.namespace, plan.prometheus)
-    pool = f"podMonitor/{plan.serving}/{names.POD_MONITOR}/0"
+    pool = f"podMonitor/{plan.serving}/{scraping.TRITON}/0"
     found = [
         Question(
             "monitoring/prometheus",
@@ -239,6 +311,9 @@ def questions(plan: MonitoringPlan) -> list[Question]:
             for metric in plan.pod_metrics
         ),
     ]
+    if plan.autoscalers:
+        path = f"/apis/autoscaling/v2/namespaces/{plan.serving}/horizontalpodautoscalers"
+        found.append(Question("monitoring/autoscalers", (path,), partial(_scaling, plan.autoscalers)))
     if plan.alertmanager is not None:
         status = _service(plan.namespace, plan.alertmanager, "/api/v2/status")
         found.append(Question("monitoring/alertmanager", (status,), partial(_routed, plan.alerting)))
@@ -357,6 +432,26 @@ def _measured(answers: Sequence[Any], pods: Sequence[Pod]) -> Verdict:
     return _of_replicas(wrong, pods, f"measured: {shown}")
 
 
+def _scaling(wanted: Sequence[str], answers: Sequence[Any], _: Sequence[Pod]) -> Verdict:
+    """Each autoscaler can reach its Deployment and has the metrics that it decides by."""
+    found = {item["metadata"]["name"]: item for item in answers[0]["items"]}
+    wrong = []
+    for name in wanted:
+        if name not in found:
+            wrong.append(f"{name} is not there")
+            continue
+        conditions = {one["type"]: one for one in found[name].get("status", {}).get("conditions", ())}
+        for kind in ("AbleToScale", "ScalingActive"):
+            one = conditions.get(kind)
+            if one is None:
+                wrong.append(f"{name} has not been looked at by the autoscaler's controller yet")
+                break
+            if one["status"] != "True":
+                wrong.append(f"{name}: {kind} is {one['status']}: {one['reason']}: {one['message']}")
+                break
+    return _verdict(wrong, f"{len(wanted)} can scale and have their metrics")
+
+
 def _counted(answers: Sequence[Any], _: Sequence[Pod]) -> Verdict:
     """The API of resource metrics has measured some node: it answers, and what it scrapes answers it."""
     measured = sorted(item["metadata"]["name"] for item in answers[0]["items"])
@@ -378,8 +473,8 @@ def _routed(wanted: Mapping[str, Any], answers: Sequence[Any], _: Sequence[Pod])
 def alerting_faults(wanted: Mapping[str, Any], got: Mapping[str, Any]) -> list[str]:
     """How a running configuration of Alertmanager differs from the one that was wanted."""
     root = got["route"].get("receiver")
-    if root != NULL_RECEIVER:
-        return [f"what no route names goes to {root!r}, not to {NULL_RECEIVER!r}"]
+    if root != NULL:
+        return [f"what no route names goes to {root!r}, not to {NULL!r}"]
     own = [one for one in got["receivers"] if not _is_generated(one["name"])]
     route = {
         **got["route"],
@@ -488,6 +583,7 @@ def first_look(plan: MonitoringPlan, name: str) -> str:
         "rules": f"-n {plan.serving} describe prometheusrules",
         "series": f"-n {plan.serving} describe prometheusrules",
         "pod-metrics": "describe apiservice v1beta1.custom.metrics.k8s.io",
+        "autoscalers": f"-n {plan.serving} describe hpa",
         "alertmanager": f"-n {plan.namespace} logs -l app.kubernetes.io/name=alertmanager -c alertmanager --tail 50",
         "node-metrics": "describe apiservice v1beta1.metrics.k8s.io",
     }[what]

@@ -74,6 +74,8 @@ class Run:
     say: Callable[[str], None]
     until: float
     """On the monotonic clock."""
+    settling: bool
+    """Whether an update has just changed something, which monitoring may not know yet."""
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -89,13 +91,15 @@ class Run:
             self.say(text)
 
 
-def verify(order: Order, connect: Callable[[], Cluster], say: Callable[[str], None]) -> list[Result]:
+def verify(
+    order: Order, connect: Callable[[], Cluster], say: Callable[[str], None], *, settling: bool = True
+) -> list[Result]:
     """Makes every check of the plan and returns one result for each, in the order of causes.
 
     Raises nothing of the cluster's: what could not be asked has failed.
     """
     plan, started = order.plan, time.monotonic()
-    run = Run(order=order, connect=connect, say=say, until=started + plan.deadline_s)
+    run = Run(order=order, connect=connect, say=say, until=started + plan.deadline_s, settling=settling)
     addons = managed_addons(plan)
     for result in addons:
         run.tell(_line(result))
@@ -177,7 +181,8 @@ def _observed(run: Run, found: Sequence[Pod]) -> list[Result]:
         cluster = run.connect()
     except ClusterError as error:
         return verification.complete([question.name for question in questions], [], str(error))
-    until = min(started + max(run.plan.monitoring.settle_s, run.plan.check_deadline_s), run.until)
+    patience_s = max(run.plan.check_deadline_s, run.plan.monitoring.settle_s if run.settling else 0)
+    until = min(started + patience_s, run.until)
     results: dict[str, Result] = {}
     while True:
         for question in questions:
@@ -333,9 +338,12 @@ def _line(result: Result) -> str:
     return f"{'ok  ' if result.ok else 'FAIL'}  {result.name}  {result.reason}"
 
 
-def run(order: Order, kubeconfig: str, say: Callable[[str], None]) -> list[Result]:
-    """Verifies what the order says on the cluster of the kubeconfig, and records there when it held."""
-    results = verify(order, lambda: KubernetesCluster(kubeconfig), say)
+def run(order: Order, kubeconfig: str, say: Callable[[str], None], *, settling: bool) -> list[Result]:
+    """Verifies what the order says on the cluster of the kubeconfig, and records there when it held.
+
+    `settling`: an update has just ended; monitoring is given the time that it needs to know of it.
+    """
+    results = verify(order, lambda: KubernetesCluster(kubeconfig), say, settling=settling)
     record(order.plan, results, lambda: KubernetesCluster(kubeconfig), say)
     return results
 
@@ -392,7 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         order, kubeconfig = from_state(json.loads(args.from_state.read_text()))
-        results = run(order, kubeconfig, lambda text: print(text, file=sys.stderr, flush=True))
+        results = run(order, kubeconfig, lambda text: print(text, file=sys.stderr, flush=True), settling=False)
     except (NotRunError, OSError, ValueError, ClusterError) as error:
         print(f"verification did not run: {error}", file=sys.stderr)
         return EXIT_NOT_RUN

@@ -102,7 +102,15 @@ def test_a_model_without_known_answers_is_asked_whether_it_is_ready_and_no_more(
 def test_what_is_not_verified_makes_no_other_plan(project: Path) -> None:
     """A setting of images that verification does not run in, or that is not set, is not in the plan at all."""
     planned = verification.plan(local_settings(project)).dump()
-    assert set(json.loads(planned)) == {"serving", "images", "deadline_s", "check_deadline_s", "models", "gpus"}
+    assert set(json.loads(planned)) == {
+        "serving",
+        "images",
+        "deadline_s",
+        "check_deadline_s",
+        "models",
+        "gpus",
+        "monitoring",
+    }
     assert set(json.loads(planned)["images"]) == {"triton", "tools", "pull_policy", "pull_secrets"}
     assert verification.Plan.model_validate_json(planned) == verification.plan(local_settings(project))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from fleet import alert_routing, alerts, recording
 from fleet import verification_observe as observe
 from fleet.verification import Node, Pod
 from fleet.verification_observe import (
@@ -23,9 +24,11 @@ from fleet.verification_observe import (
     Question,
     RuleObject,
 )
+from tests.unit.graph import local_config, local_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
 PRESENT = {"nvidia.com/gpu": "present", "nvidia.com/gpu.present": "true"}
 PRODUCT = "nvidia.com/gpu.product"
@@ -151,10 +154,80 @@ PLAN = MonitoringPlan(
     rules=(RuleObject(name="triton-recording", groups={"triton": ("triton:queue_compute:ratio", "triton:up:count")}),),
     series=("triton:queue_compute:ratio", "triton:queue_duration:average"),
     pod_metrics=("triton:queue_compute:ratio",),
+    autoscalers=("m-a100", "m-h100"),
     node_metrics=True,
     fresh_s=30,
     settle_s=200,
 )
+
+
+def test_the_plan_follows_the_settings(project: Path) -> None:
+    settings = local_settings(project)
+    plan = observe.monitoring_plan(settings)
+    assert plan.model_dump(exclude={"alerting", "rules"}) == {
+        "serving": "triton-local",
+        "namespace": "monitoring",
+        "prometheus": "prometheus-kube-prometheus-prometheus:9090",
+        "alertmanager": "prometheus-kube-prometheus-alertmanager:9093",
+        "series": (
+            "triton:queue_compute:ratio",
+            "triton:queue_duration:average",
+            "triton:compute_duration:average",
+            "triton:request_duration:average",
+        ),
+        "pod_metrics": ("triton:queue_compute:ratio",),
+        "autoscalers": ("minilm-a100-40gb", "minilm-h100-80gb"),
+        "node_metrics": True,
+        "fresh_s": 30,
+        # A mounted file in 120 s, 3 scrapes of 10 s, 2 evaluations of the slowest group, the adapter's listing in 30 s.
+        "settle_s": 120 + 3 * 10 + 2 * 60 + 30,
+    }
+    assert plan.alerting == alert_routing.config(settings)
+    # Every rule of ours is looked for, by the object, the group and the name that Prometheus shows.
+    ours = [recording.rules(settings), alerts.rules(settings)]
+    assert [one.name for one in plan.rules] == ["triton-recording", "triton-alerts"]
+    assert [
+        [(group["name"], [rule.get("record", rule.get("alert")) for rule in group["rules"]]) for group in groups]
+        for groups in (one["spec"]["groups"] for one in ours)
+    ] == [[(group, list(rules)) for group, rules in one.groups.items()] for one in plan.rules]
+    assert observe.gpu_plan(settings) == GpuPlan(
+        daemon_sets=(
+            DaemonSetPlan(namespace="kube-system", name="node-feature-discovery-worker"),
+            DaemonSetPlan(namespace="kube-system", name="nvidia-device-plugin"),
+            DaemonSetPlan(namespace="kube-system", name="nvidia-device-plugin-gpu-feature-discovery"),
+            DaemonSetPlan(namespace="monitoring", name="dcgm-exporter"),
+        ),
+        skus=(
+            GpuNodes(sku="a100-40gb", labels=PRESENT, product="NVIDIA-A100-SXM4-40GB", gpus=8),
+            GpuNodes(sku="h100-80gb", labels=PRESENT, product="NVIDIA-H100-80GB-HBM3", gpus=8),
+        ),
+    )
+
+
+def test_what_the_stack_does_not_bring_is_not_asked_for(project: Path) -> None:
+    """The cluster's own Alertmanager has its own configuration; KEDA needs no custom metrics and makes its own HPA."""
+    settings = local_settings(
+        project,
+        monitoring={"kube_prometheus_stack": False, "metrics_server": False, "release": "mon2", "namespace": "obs"},
+        autoscaling={"engine": "keda"},
+        gpu_stack={"node_feature_discovery": False, "device_plugin": False, "dcgm_exporter": False},
+    )
+    plan = observe.monitoring_plan(settings)
+    assert (plan.namespace, plan.prometheus) == ("obs", "mon2-kube-prometheus-stack-prometheus:9090")
+    assert (plan.alertmanager, plan.alerting, plan.pod_metrics, plan.node_metrics) == (None, {}, (), False)
+    assert plan.autoscalers == ("keda-hpa-minilm-a100-40gb", "keda-hpa-minilm-h100-80gb")
+    gpus = observe.gpu_plan(settings)
+    assert gpus is not None
+    assert gpus.daemon_sets == ()
+
+
+def test_a_fleet_without_gpus_is_asked_for_none(project: Path) -> None:
+    skus = [{"name": "cpu", "nodes": {"min": 1, "max": 1}}]
+    models = local_config(project)["models"]
+    models[0] |= {"placements": [{"sku": "cpu", "replicas": {"min": 1, "max": 1}}]}
+    assert observe.gpu_plan(local_settings(project, skus=skus, models=models)) is None
+
+
 PROMETHEUS = "/api/v1/namespaces/monitoring/services/prometheus-kube-prometheus-prometheus:9090/proxy/api/v1"
 
 
@@ -187,6 +260,7 @@ def test_what_is_asked_and_in_which_order() -> None:
                 ),
             ),
         ),
+        ("monitoring/autoscalers", ("/apis/autoscaling/v2/namespaces/triton-local/horizontalpodautoscalers",)),
         (
             "monitoring/alertmanager",
             (
@@ -202,10 +276,10 @@ def test_what_is_asked_and_in_which_order() -> None:
 
 def test_what_the_cluster_has_itself_is_asked_for_no_more_than_our_rules_and_replicas() -> None:
     """An Alertmanager that is the cluster's own has a configuration that is not ours."""
-    own = PLAN.model_copy(update={"alertmanager": None, "node_metrics": False})
+    own = PLAN.model_copy(update={"alertmanager": None, "autoscalers": (), "node_metrics": False})
     assert [(one.name, len(one.paths)) for one in observe.questions(own)] == [
         ("monitoring/prometheus", 1),
-        *((one.name, 1) for one in observe.questions(PLAN)[1:-2]),
+        *((one.name, 1) for one in observe.questions(PLAN)[1:-3]),
     ]
 
 
@@ -432,6 +506,55 @@ def test_answers_of_the_resource_metrics_api(measured: list[str], verdict: tuple
     assert observe.judged(question("monitoring/node-metrics"), [answer], REPLICAS) == verdict
 
 
+def autoscaler(name: str, **conditions: str) -> dict[str, Any]:
+    """An autoscaler whose conditions are `status`, or `status: reason: message`."""
+    parts = [(kind, *text.split(": "), "fine", "well")[:4] for kind, text in conditions.items()]
+    shown = [dict(zip(("type", "status", "reason", "message"), part, strict=True)) for part in parts]
+    return {"metadata": {"name": name}, "spec": {}, "status": {"conditions": shown} if shown else {}}
+
+
+@pytest.mark.parametrize(
+    ("items", "verdict"),
+    [
+        pytest.param(
+            [autoscaler(name, AbleToScale="True", ScalingActive="True") for name in ("m-h100", "m-a100", "other")],
+            (True, "2 can scale and have their metrics"),
+            id="as it should be",
+        ),
+        pytest.param(
+            [
+                autoscaler(
+                    "m-a100",
+                    AbleToScale="True",
+                    ScalingActive="False: FailedGetPodsMetric: no metric triton:queue_compute:ratio",
+                )
+            ],
+            (
+                False,
+                (
+                    "m-a100: ScalingActive is False: FailedGetPodsMetric: no metric triton:queue_compute:ratio"
+                    "; m-h100 is not there"
+                ),
+            ),
+            id="B06: one is blind, one is not there",
+        ),
+        pytest.param(
+            [autoscaler("m-a100", AbleToScale="False: FailedGetScale: not found"), autoscaler("m-h100")],
+            (
+                False,
+                (
+                    "m-a100: AbleToScale is False: FailedGetScale: not found; "
+                    "m-h100 has not been looked at by the autoscaler's controller yet"
+                ),
+            ),
+            id="one has lost its Deployment, one is new",
+        ),
+    ],
+)
+def test_autoscalers_can_scale(items: list[dict[str, Any]], verdict: tuple[bool, str]) -> None:
+    assert observe.judged(question("monitoring/autoscalers"), [{"items": items}], REPLICAS) == verdict
+
+
 def running() -> dict[str, Any]:
     """The configuration as Alertmanager shows it: with its defaults, in its own spelling, secrets hidden."""
     config = copy.deepcopy(ALERTING)
@@ -549,6 +672,7 @@ def test_only_the_first_faults_are_told() -> None:
         ("rules/triton-alerts", "-n triton-local describe prometheusrules"),
         ("series/triton:queue_compute:ratio", "-n triton-local describe prometheusrules"),
         ("pod-metrics/triton:queue_compute:ratio", "describe apiservice v1beta1.custom.metrics.k8s.io"),
+        ("autoscalers", "-n triton-local describe hpa"),
         ("alertmanager", "-n monitoring logs -l app.kubernetes.io/name=alertmanager -c alertmanager --tail 50"),
         ("node-metrics", "describe apiservice v1beta1.metrics.k8s.io"),
     ],

@@ -125,7 +125,14 @@ def all_well(arguments: list[str]) -> list[str]:
 @pytest.fixture
 def order(project: Path) -> Order:
     settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
-    return verification.order(verification.config_map(settings, "program", {}))
+    return unwatched(verification.order(verification.config_map(settings, "program", {})))
+
+
+def unwatched(order: Order) -> Order:
+    """Without the GPU stack and monitoring, which have tests of their own."""
+    assert order.plan.gpus is not None
+    gpus = order.plan.gpus.model_copy(update={"daemon_sets": ()})
+    return dataclasses.replace(order, plan=order.plan.model_copy(update={"gpus": gpus, "monitoring": None}))
 
 
 NAMES = [
@@ -228,7 +235,7 @@ def test_a_job_that_dies_half_way_fails_what_it_did_not_report_with_its_own_reas
 
 def test_a_job_whose_pod_never_starts_says_why(project: Path) -> None:
     settings = local_settings(project, verification={"deadline_s": 30, "check_deadline_s": 5})
-    plan = verification.plan(settings).model_copy(update={"deadline_s": 1})
+    plan = unwatched(verification.Order(verification.plan(settings), "x")).plan.model_copy(update={"deadline_s": 1})
     cluster = Cluster(all_well, JobPod("pod", "Pending", "ErrImageNeverPull: tools:1 is not present"))
     results = runner.verify(verification.Order(plan, "verification-x"), lambda: cluster, lambda _: None)
     assert [result.name for result in results] == NAMES
@@ -262,6 +269,7 @@ MONITORING = MonitoringPlan(
     rules=(),
     series=("triton:queue_compute:ratio",),
     pod_metrics=(),
+    autoscalers=(),
     node_metrics=True,
     fresh_s=30,
     settle_s=1,
@@ -324,6 +332,22 @@ def test_monitoring_that_never_knows_fails_when_its_time_is_over(order: Order, m
         ("monitoring/targets", "minilm-a100-40gb-0 is down: refused; minilm-h100-80gb-0 is down: refused")
     ]
     assert failed[0].seconds == pytest.approx(1.0, abs=0.5)
+
+
+def test_only_after_an_update_monitoring_is_given_time_to_know_of_it(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "OBSERVED_POLL_S", 0.01)
+    plan = order.plan.model_copy(
+        update={"check_deadline_s": 0, "monitoring": MONITORING.model_copy(update={"settle_s": 20})}
+    )
+    outcomes = {}
+    for settling in (True, False):
+        cluster = Cluster(all_well)
+        cluster.answers = Answers(good_from=20)
+        results = runner.verify(verification.Order(plan, "x"), lambda: cluster, lambda _: None, settling=settling)  # noqa: B023 - called at once
+        outcomes[settling] = [one.name for one in verification.failed(results)]
+    assert outcomes == {True: [], False: ["monitoring/targets"]}
 
 
 def test_a_service_without_a_pod_fails_with_what_the_api_server_said(
@@ -512,7 +536,7 @@ def test_the_report_and_the_exit_status_of_a_run_by_hand(  # noqa: PLR0913, PLR0
     file = tmp_path / "state.json"
     file.write_text(json.dumps(state(verification.config_map(local_settings(project), "program", {}))))
     result = Result(name="store/write", ok=ok, seconds=0.5, reason="as it is")
-    monkeypatch.setattr(runner, "run", lambda *_: [result])
+    monkeypatch.setattr(runner, "run", lambda *_, settling: [] if settling else [result])
     assert runner.main(["--from-state", str(file), "--json", str(tmp_path / "reports" / "verification.json")]) == status
     assert json.loads((tmp_path / "reports" / "verification.json").read_text()) == [
         {"name": "store/write", "ok": ok, "seconds": 0.5, "reason": "as it is"}
@@ -535,8 +559,8 @@ def test_the_provider_keeps_the_report_and_never_the_kubeconfig(
 ) -> None:
     result = Result(name="store/write", ok=True, seconds=0.5, reason="good")
 
-    def run(given: Order, kubeconfig: str, _: Callable[[str], None]) -> list[Result]:
-        assert (given, kubeconfig) == (order, "canary")
+    def run(given: Order, kubeconfig: str, _: Callable[[str], None], *, settling: bool) -> list[Result]:
+        assert (given, kubeconfig, settling) == (order, "canary", True)
         return [result]
 
     monkeypatch.setattr(runner, "run", run)
@@ -550,7 +574,7 @@ def test_a_failed_check_fails_the_update_with_the_table_and_where_to_look(
     props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = [Result(name="store/write", ok=False, seconds=0.5, reason="denied")]
-    monkeypatch.setattr(runner, "run", lambda *_: results)
+    monkeypatch.setattr(runner, "run", lambda *_, settling: results if settling else [])
     with pytest.raises(VerificationFailed) as failure:
         Runner().create(props)
     assert str(failure.value) == (

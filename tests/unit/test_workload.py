@@ -58,9 +58,13 @@ def test_the_deployment_of_a_gpu_sku(project: Path) -> None:
     assert manifest(settings) == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "minilm-a100-40gb", "namespace": "triton-local", "labels": LABELS},
+        "metadata": {
+            "name": "minilm-a100-40gb",
+            "namespace": "triton-local",
+            "labels": LABELS,
+            "annotations": {"triton-fleet.io/replicas": "autoscaler"},
+        },
         "spec": {
-            "replicas": 1,
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": 62 + 40 + 60,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},

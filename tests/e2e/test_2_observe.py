@@ -1,0 +1,240 @@
+"""The fleet observed: a real Triton's values in the metrics API, and an alert that reaches who must hear it.
+
+After the main job, on its cluster. One update makes the model slow and names two receivers; a last one takes both back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from local.cluster.topology import Addresses
+from tests.e2e.checkout import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.e2e.checkout import Checkout
+
+pytestmark = pytest.mark.e2e
+
+RATIO = "triton:queue_compute:ratio"
+WINDOW_S = 60
+"""Of the rates, as Pulumi.local.yaml leaves it."""
+SLOW_S = 0.3
+CALLERS = 3
+"""More than one for each of the two replicas, so that some wait; fewer than autoscaling would answer with replicas."""
+FIRES_WITHIN_S = 240
+"""The alert's two minutes, the window of its mean, and a scrape, an evaluation and a message."""
+HOOKS = """
+  triton-fleet:verification: {{check_deadline_s: 20}}
+  triton-fleet:alerts:
+    group_wait_s: 1
+    receivers:
+      - {{name: local-hook, kind: webhook, url: "{url}/local"}}
+      - {{name: prod-hook, kind: webhook, url: "{url}/prod"}}
+    routes:
+      - {{environment: local, receivers: [local-hook]}}
+      - {{environment: prod, receivers: [prod-hook]}}
+"""
+
+
+class Hooks(ThreadingHTTPServer):
+    """A program on the machine that takes Alertmanager's webhooks, and keeps each alert by the path it was sent to."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__((address, 0), _Taker)
+        self.alerts: dict[str, list[dict[str, Any]]] = {"/local": [], "/prod": []}
+        self.url = f"http://{address}:{self.server_port}"
+
+    def got(self, path: str, **labels: str) -> list[dict[str, Any]]:
+        """Alerts that came there and carry these labels."""
+        return [alert for alert in self.alerts[path] if labels.items() <= alert["labels"].items()]
+
+
+class _Taker(BaseHTTPRequestHandler):
+    server: Hooks
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.alerts[self.path] += body["alerts"]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def network(checkout: Checkout) -> Addresses:
+    return Addresses.of(json.loads((checkout.folder / ".fleet" / "cluster" / "process.json").read_text())["network"])
+
+
+def get(checkout: Checkout, path: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(checkout.kubectl("get", "--raw", path))
+    return answer
+
+
+def service(name: str, path: str) -> str:
+    return f"/api/v1/namespaces/monitoring/services/{name}/proxy{path}"
+
+
+def prometheus(path: str) -> str:
+    return service("prometheus-kube-prometheus-prometheus:9090", path)
+
+
+def ratios(checkout: Checkout) -> dict[str, float]:
+    """By pod, what an autoscaler reads of the metrics API."""
+    items = get(checkout, f"/apis/custom.metrics.k8s.io/v1beta1/namespaces/triton-local/pods/*/{RATIO}")["items"]
+    return {item["describedObject"]["name"]: quantity(item["value"]) for item in items}
+
+
+def quantity(text: str) -> float:
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+
+
+def counted(checkout: Checkout, pod: str) -> dict[str, float]:
+    """What Triton in a pod has counted, in microseconds, asked of the server itself."""
+    program = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8002/metrics').read().decode())"
+    text = checkout.kubectl("exec", pod, "--namespace=triton-local", "--", "python3", "-c", program)
+    return {
+        part: sum(map(float, re.findall(rf"^nv_inference_{part}_duration_us{{.*}} (\S+)$", text, re.MULTILINE)))
+        for part in ("queue", "compute_infer")
+    }
+
+
+def wait_for(what: Callable[[], bool], within_s: float) -> bool:
+    until = time.monotonic() + within_s
+    while not what():
+        if time.monotonic() > until:
+            return False
+        time.sleep(1)
+    return True
+
+
+@pytest.fixture(scope="module")
+def hooks(checkout: Checkout) -> Iterator[Hooks]:
+    with Hooks(network(checkout).host) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def slow(checkout: Checkout, hooks: Hooks) -> Iterator[list[Client]]:
+    """Version 2 of the model answers rightly and late, and callers ask all the time."""
+    settings = checkout.folder / "Pulumi.local.yaml"
+    new = checkout.folder / "model_repo" / "minilm" / "2"
+    shutil.copytree(checkout.folder / "model_repo" / "minilm" / "1", new)
+    model = (new / "model.py").read_text()
+    embed = "        embeddings = self.embedder.embed(texts)\n"
+    assert model.count(embed) == 1
+    late = f"        __import__('time').sleep({SLOW_S})\n"
+    (new / "model.py").write_text(model.replace(embed, late + embed))
+    checkout.replace("Pulumi.local.yaml", "      version: 1\n", "      version: 2\n      slo: {latency_ms: 100}\n")
+    settings.write_text(settings.read_text() + HOOKS.format(url=hooks.url))
+    try:
+        up = checkout.make("up")
+        assert up.status == 0, up.text[-6000:]
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(Client(checkout.service_address())) for _ in range(CALLERS)]
+    finally:
+        shutil.rmtree(new)
+        checkout.restore("Pulumi.local.yaml")
+    again = checkout.make("up")
+    assert again.status == 0, again.text[-6000:]
+
+
+def test_the_metrics_api_has_what_a_real_triton_counted(checkout: Checkout, slow: list[Client]) -> None:
+    """The ratio of a pod is the time that its requests waited by the time that they were computed, by its counters."""
+    pods = [pod["metadata"]["name"] for pod in checkout.triton_pods()]
+    # Until the window holds nothing from before the callers came.
+    time.sleep(WINDOW_S / 3)
+    before = {pod: counted(checkout, pod) for pod in pods}
+    time.sleep(WINDOW_S)
+    after = {pod: counted(checkout, pod) for pod in pods}
+    # The adapter answers with the newest recorded sample, an evaluation after the scrape that it stands for.
+    time.sleep(10)
+    found = ratios(checkout)
+    expected = {
+        pod: (after[pod]["queue"] - before[pod]["queue"]) / (after[pod]["compute_infer"] - before[pod]["compute_infer"])
+        for pod in pods
+    }
+    assert found.keys() == set(pods)
+    assert max(expected.values()) > 0.1, "nobody waited, so nothing was measured"
+    assert found == pytest.approx(expected, rel=0.3, abs=0.1)
+    assert [client.failures for client in slow] == [[]] * CALLERS
+    assert [client.wrong for client in slow] == [0] * CALLERS
+
+
+def test_a_slow_version_raises_the_alert_and_the_right_receiver_hears(
+    checkout: Checkout, slow: list[Client], hooks: Hooks
+) -> None:
+    began = time.monotonic()
+    told = wait_for(lambda: bool(hooks.got("/local", alertname="TritonLatencyHigh")), FIRES_WITHIN_S)
+    alerts = get(checkout, prometheus("/api/v1/alerts"))["data"]["alerts"]
+    assert told, [(alert["labels"], alert["state"], alert["value"]) for alert in alerts]
+    assert time.monotonic() - began < FIRES_WITHIN_S
+    heard = hooks.got("/local", alertname="TritonLatencyHigh")[0]
+    assert heard["status"] == "firing"
+    assert {key: heard["labels"].get(key) for key in ("environment", "namespace", "model", "severity")} == {
+        "environment": "local",
+        "namespace": "triton-local",
+        "model": "minilm",
+        "severity": "warning",
+    }
+    assert "minilm" in heard["annotations"]["summary"]
+    assert heard["annotations"]["runbook_url"].endswith("/TritonLatencyHigh.md")
+    assert hooks.alerts["/prod"] == []
+    assert sum(client.answered for client in slow) > 0
+
+
+def test_the_same_alert_of_another_environment_goes_to_that_ones_receiver_or_to_nobody(
+    checkout: Checkout, hooks: Hooks
+) -> None:
+    """Field report B48. Alertmanager is told what Prometheus would tell it, so that only its routes decide."""
+    same = {"alertname": "TritonLatencyHigh", "severity": "warning", "model": "minilm"}
+    sent = {
+        "ours": {"environment": "local", "namespace": "triton-local"},
+        "prod's": {"environment": "prod", "namespace": "triton-prod"},
+        "prod's, in our namespace": {"environment": "prod", "namespace": "triton-local"},
+        "ours, in prod's namespace": {"environment": "local", "namespace": "triton-prod"},
+        "of a namespace that begins as ours": {"environment": "local", "namespace": "triton-local2"},
+        "of no environment": {"namespace": "triton-local"},
+        "of nobody": {},
+    }
+    body = json.dumps([{"labels": {**same, **labels, "canary": name}} for name, labels in sent.items()])
+    path = service("prometheus-kube-prometheus-alertmanager:9093", "/api/v2/alerts")
+    checkout.kubectl("create", f"--raw={path}", "--filename=-", stdin=body)
+    wait_for(lambda: all(hooks.got(one, canary=name) for one, name in (("/local", "ours"), ("/prod", "prod's"))), 30)
+    time.sleep(3)
+    heard = {
+        receiver: sorted(alert["labels"]["canary"] for alert in alerts if "canary" in alert["labels"])
+        for receiver, alerts in hooks.alerts.items()
+    }
+    assert heard == {"/local": ["ours"], "/prod": ["prod's"]}
+
+
+def test_verification_says_what_of_monitoring_does_not_work(checkout: Checkout, slow: list[Client]) -> None:
+    assert slow
+    adapter = ("deployment/prometheus-adapter", "--namespace=monitoring")
+    checkout.kubectl("scale", *adapter, "--replicas=0")
+    try:
+        done = checkout.make("verify")
+        assert done.status != 0
+        rows = json.loads((checkout.folder / "reports" / "verification.json").read_text())
+        failed = {row["name"]: row["reason"] for row in rows if not row["ok"]}
+        assert set(failed) <= {f"monitoring/pod-metrics/{RATIO}", "monitoring/autoscalers"}
+        assert "503" in failed[f"monitoring/pod-metrics/{RATIO}"]
+        assert "look first at: kubectl describe apiservice v1beta1.custom.metrics.k8s.io" in done.text
+    finally:
+        checkout.kubectl("scale", *adapter, "--replicas=1")
+        checkout.kubectl("rollout", "status", *adapter, "--timeout=60s")
