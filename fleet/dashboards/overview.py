@@ -90,17 +90,18 @@ NOW: Final = Row(
         Panel(
             "Models and SKUs",
             "One row for each model on each SKU.",
-            (
-                Query(f"triton_fleet:served:rate{{{FLEET}}}"),
-                Query(f"triton_fleet:failed:ratio{{{FLEET}}}"),
-                Query(f"triton_fleet:request_duration_seconds:average{{{FLEET}}}"),
-                Query(f"triton_fleet:queue_compute:average{{{FLEET}}}"),
-                Query(f"triton_fleet:pending:sum{{{FLEET}}}"),
-                Query(f"max by (environment, namespace, deployed_model, sku) (triton_fleet:replicas:min{{{FLEET}}})"),
-                Query(
-                    f"max by (environment, namespace, deployed_model, sku) (triton_fleet:replicas:available{{{FLEET}}})"
-                ),
-                Query(f"max by (environment, namespace, deployed_model, sku) (triton_fleet:replicas:max{{{FLEET}}})"),
+            tuple(
+                Query(f"sum by (environment, namespace, deployed_model, sku) (triton_fleet:{series}{{{FLEET}}})")
+                for series in (
+                    "served:rate",
+                    "failed:ratio",
+                    "request_duration_seconds:average",
+                    "queue_compute:average",
+                    "pending:sum",
+                    "replicas:min",
+                    "replicas:available",
+                    "replicas:max",
+                )
             ),
             "short",
             "table",
