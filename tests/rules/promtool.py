@@ -7,6 +7,7 @@ go through one run; each case is then a test of its own.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
@@ -215,7 +216,7 @@ class Case:
                     "eval_time": f"{second}s",
                     "exp_samples": [{"labels": labels, "value": value} for labels, value in samples.items()],
                 }
-                for (second, expr), samples in (self.values | dict.fromkeys(SANE, {"{}": 0})).items()
+                for (second, expr), samples in (self.values | {key: {"{}": 0} for key in SANE}).items()
             ],
             "alert_rule_test": [
                 {"eval_time": f"{second}s", "alertname": name, "exp_alerts": list(expected)}
@@ -234,25 +235,34 @@ def together(*sources: Triton | Mapping[str, Samples]) -> Series:
     return found
 
 
-def run(promtool: str, folder: Path, settings: Settings, cases: Sequence[Case], rules: Sequence[str]) -> dict[str, str]:
-    """Runs all cases; what went wrong, by case, is empty where nothing did. `rules` are `recording` and `alerts`."""
-    manifests = {"recording": recording.rules, "alerts": alerts.rules}
-    for name in rules:
-        (folder / f"{name}.yml").write_text(yaml.safe_dump(manifests[name](settings)["spec"], width=1000))
-    tests = {
-        "rule_files": [f"{name}.yml" for name in rules],
-        "evaluation_interval": f"{settings.monitoring.evaluation_interval_s}s",
-        "fuzzy_compare": True,
-        "tests": [case.block() for case in cases],
-    }
-    (folder / "tests.yml").write_text(yaml.safe_dump(tests, width=1000, sort_keys=False))
+def run(promtool: str, folder: Path, settings: Settings, cases: Sequence[Case]) -> dict[str, str]:
+    """Runs all cases; what went wrong, by case, is empty where nothing did.
+
+    A case is evaluated with the alerts that it names and the series that those read; one that names none with all
+    recording rules. What is among its own series is not recorded.
+    """
+    sets: dict[frozenset[str], list[Case]] = {}
+    for case in cases:
+        sets.setdefault(frozenset(name for _, name in case.alerts), []).append(case)
+    files = []
+    for number, (names, chosen) in enumerate(sets.items()):
+        given = {series.split("{")[0] for case in chosen for series in case.series}
+        (folder / f"rules-{number}.yml").write_text(yaml.safe_dump({"groups": _rules(settings, names, given)}))
+        tests = {
+            "rule_files": [f"rules-{number}.yml"],
+            "evaluation_interval": f"{settings.monitoring.evaluation_interval_s}s",
+            "fuzzy_compare": True,
+            "tests": [case.block() for case in chosen],
+        }
+        files.append(f"tests-{number}.yml")
+        (folder / files[-1]).write_text(yaml.safe_dump(tests, sort_keys=False))
     done = subprocess.run(
-        [promtool, "test", "rules", f"--junit={folder / 'junit.xml'}", str(folder / "tests.yml")],
+        [promtool, "test", "rules", "--junit=junit.xml", *files],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     said = done.stdout + done.stderr
@@ -263,3 +273,15 @@ def run(promtool: str, folder: Path, settings: Settings, cases: Sequence[Case], 
         failures = [one.get("message") or one.text or "failed" for one in element if one.tag in {"failure", "error"}]
         found[element.get("name", "")] = "\n".join(failures)
     return {case.name: found.get(case.name, f"promtool did not run it:\n{said}") for case in cases}
+
+
+def _rules(settings: Settings, names: frozenset[str], given: set[str]) -> list[dict[str, Any]]:
+    """The groups of our rules, with those alerts and what they read, or with all that is recorded."""
+    groups = [*recording.rules(settings)["spec"]["groups"], *alerts.rules(settings)["spec"]["groups"]]
+    every = [rule for group in groups for rule in group["rules"]]
+    wanted = [rule for rule in every if (rule.get("alert") in names if names else "record" in rule)]
+    for rule in wanted:
+        read = set(re.findall(r"triton(?:_fleet)?:[a-z0-9_:]+", rule["expr"])) - given
+        wanted += [one for one in every if one.get("record") in read and one not in wanted]
+    kept = [{**group, "rules": [rule for rule in group["rules"] if rule in wanted]} for group in groups]
+    return [group for group in kept if group["rules"]]

@@ -555,7 +555,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def outcomes(tool: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory, project: Path) -> Mapping[str, str]:
-    return run(tool("promtool"), tmp_path_factory.mktemp("recording"), settings_of(project), CASES, ("recording",))
+    return run(tool("promtool"), tmp_path_factory.mktemp("recording"), settings_of(project), CASES)
 
 
 @pytest.mark.parametrize("name", [case.name for case in CASES])
