@@ -20,7 +20,7 @@ from components.place import Place
 from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
 from components.triton_fleet import TritonFleet, TritonFleetArgs
 from components.verification import Verification, VerificationArgs
-from fleet import cost, known_answers, model_repository, names, outputs, preflight, settings
+from fleet import cost, known_answers, model_repository, names, outputs, preflight, preflight_observe, settings
 from fleet.faults import Refused
 
 if TYPE_CHECKING:
@@ -74,7 +74,15 @@ def _admit() -> Admitted:
         refusals += refused.faults
     if refusals:
         raise Refused(refusals)
-    for warning in (*settings.unread(runtime_config.CONFIG.get()), *verdict.warnings):
+    encrypted = {
+        name for name in settings.HOLD_SECRETS if runtime_config.is_config_secret(f"{names.CONFIG_NAMESPACE}:{name}")
+    }
+    warnings = (
+        *settings.unread(runtime_config.CONFIG.get()),
+        *verdict.warnings,
+        *preflight_observe.readable(stack, encrypted),
+    )
+    for warning in warnings:
         pulumi.log.warn(str(warning))
     if asked is None:
         return Admitted(stack, folders, cases, None)
