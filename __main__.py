@@ -52,7 +52,7 @@ def admit() -> Admitted:
 def _admit() -> Admitted:
     stack = settings.load(settings.from_config(runtime_config.CONFIG.get()), PROJECT)
     verdict = preflight.check(stack, PROJECT)
-    refusals = list(verdict.refusals)
+    refusals = [*settings.of_another_stack(pulumi.get_stack(), stack.environment), *verdict.refusals]
     folders, cases = {}, {}
     for model in stack.models if not refusals else ():
         folders[model.name] = model_repository.read(PROJECT, model.repository)
@@ -72,7 +72,7 @@ def _admit() -> Admitted:
         refusals += refused.faults
     if refusals:
         raise Refused(refusals)
-    for warning in verdict.warnings:
+    for warning in (*settings.unread(runtime_config.CONFIG.get()), *verdict.warnings):
         pulumi.log.warn(str(warning))
     if asked is None:
         return Admitted(stack, folders, cases, None)

@@ -7,11 +7,16 @@ Registers:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pulumi
 import pulumi_aws as aws
 
-from fleet import aws_names
+from fleet import aws_names, aws_network
+from fleet.faults import Fault, Refused, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +47,43 @@ class AwsAccount(pulumi.ComponentResource):
         return pulumi.InvokeOptions(provider=self.provider)
 
     def available_zones(self) -> list[str]:
-        """The zones of the region that the account may use, without those one must opt into."""
+        """The zones of the region that a cluster may be in, without those one must opt into."""
         found = aws.get_availability_zones(
-            state="available", filters=[{"name": "opt-in-status", "values": ["opt-in-not-required"]}], opts=self._asked
+            state="available",
+            exclude_zone_ids=list(aws_network.ZONES_WITHOUT_EKS),
+            filters=[{"name": "opt-in-status", "values": ["opt-in-not-required"]}],
+            opts=self._asked,
         )
         return list(found.names)
 
-    def zones(self, subnet_ids: list[str]) -> dict[str, str]:
-        """The zone of each subnet that exists."""
-        return {each: aws.ec2.get_subnet(id=each, opts=self._asked).availability_zone for each in subnet_ids}
+    def subnets(self, subnet_ids: Sequence[str], setting: str) -> dict[str, aws_network.Found]:
+        """Subnets that exist, by their ids; ends the program, naming the setting, where AWS does not tell of one."""
+        found, faults = {}, []
+        for each in subnet_ids:
+            try:
+                told = aws.ec2.get_subnet(id=each, opts=self._asked)
+            except Exception as error:  # noqa: BLE001 - an invoke raises nothing narrower
+                faults.append(_not_found(setting, each, error, "a subnet", "aws ec2 describe-subnets"))
+            else:
+                found[each] = aws_network.Found(told.vpc_id, told.availability_zone)
+        if faults:
+            raise pulumi.RunError(str(Refused(faults)))
+        return found
 
     def cluster(self, name: str) -> aws.eks.AwaitableGetClusterResult:
-        """A cluster that exists."""
-        return aws.eks.get_cluster(name=name, opts=self._asked)
+        """A cluster that exists; ends the program where AWS does not tell of it."""
+        try:
+            return aws.eks.get_cluster(name=name, opts=self._asked)
+        except Exception as error:
+            fault = _not_found("cluster.name", name, error, "a cluster of EKS", "aws eks list-clusters")
+            raise pulumi.RunError(str(Refused([fault]))) from error
+
+
+def _not_found(setting: str, got: str, error: Exception, what: str, command: str) -> Fault:
+    return Fault(
+        setting,
+        shown(got),
+        f"{what} that AWS tells of, with these credentials, in the stack's region",
+        str(error).rpartition("returned an error: ")[2].strip(),
+        f"correct the setting, cluster.region or the credentials; `{command}` lists what there is",
+    )

@@ -41,10 +41,10 @@ class ExistingCluster(GpuCluster):
         pulumi.ComponentResource.__init__(self, "triton-fleet:cluster:GpuCluster", name, None, opts)
         self.name = args.cluster.name
         found = args.account.cluster(self.name)
-        zones = args.account.zones(sorted(found.vpc_config.subnet_ids))
+        subnets = args.account.subnets(sorted(found.vpc_config.subnet_ids), "cluster.name")
         self.vpc_id = found.vpc_config.vpc_id
         self.node_security_group_id = found.vpc_config.cluster_security_group_id
-        self.subnets = aws_network.one_per_zone(list(zones), list(zones.values()))
+        self.subnets = aws_network.one_per_zone(list(subnets), [one.zone for one in subnets.values()])
         self._provide(
             name,
             aws_access.kubeconfig(

@@ -15,6 +15,7 @@ import pulumi
 import pulumi_aws as aws
 
 from fleet import aws_names, aws_network
+from fleet.faults import Refused
 from fleet.schema import ExistingNetwork
 
 if TYPE_CHECKING:
@@ -75,8 +76,14 @@ class Network(pulumi.ComponentResource):
         self.vpc_id = network.vpc_id
         self.private_subnet_ids = list(network.private_subnet_ids)
         self.public_subnet_ids = list(network.public_subnet_ids)
-        zones = self._args.account.zones(list(network.private_subnet_ids))
-        self.zones = [zones[subnet] for subnet in network.private_subnet_ids]
+        found = {
+            **self._args.account.subnets(network.private_subnet_ids, "cluster.network.private_subnet_ids"),
+            **self._args.account.subnets(network.public_subnet_ids, "cluster.network.public_subnet_ids"),
+        }
+        faults = list(aws_network.unfit(network, found))
+        if faults:
+            raise pulumi.RunError(str(Refused(faults)))
+        self.zones = [found[subnet].zone for subnet in network.private_subnet_ids]
 
     def _make(self, name: str, network: NewNetwork) -> None:
         self.zones = self._zones(network)

@@ -2,6 +2,7 @@
 
 Registers:
 - NetworkPolicies of the serving namespace
+- PodMonitor of all Triton pods
 - per model: shared Service, headless Service, PodDisruptionBudget, one TritonSku per placement
 """
 
@@ -15,9 +16,9 @@ from pulumi_kubernetes.core.v1 import Service
 from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
-from components.registration import SKIP_AWAIT, identity, register
+from components.registration import SKIP_AWAIT, identity, register, register_custom
 from components.triton_sku import TritonSku, TritonSkuArgs
-from fleet import names, network, workload
+from fleet import names, network, scraping, workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,8 @@ class TritonFleetArgs:
     provider: kubernetes.Provider
     kubeconfig: pulumi.Input[str]
     namespace: pulumi.Resource
+    crds: Sequence[pulumi.Resource] | None = None
+    """What brings the kind of the PodMonitor, where the stack does. None: nothing scrapes."""
     after: Sequence[pulumi.Resource] = ()
     """What else pods need to become Ready: what brings their nodes."""
 
@@ -58,6 +61,7 @@ class TritonFleet(pulumi.ComponentResource):
         self.skus = []
         self.identities = []
         policies = self._register_policies()
+        self._register_monitor()
         self.services = {model.name: self._register_services(model) for model in args.settings.models}
         for model in args.settings.models:
             self._register_budget(model)
@@ -68,10 +72,20 @@ class TritonFleet(pulumi.ComponentResource):
         return pulumi.ResourceOptions(parent=self, provider=self._args.provider, depends_on=[self._args.namespace])
 
     def _register_policies(self) -> list[NetworkPolicy]:
-        manifests = network.policies(self._args.settings.serving)
+        manifests = network.policies(self._args.settings)
         policies = [register(NetworkPolicy, manifest, self._child()) for manifest in manifests]
         self.identities += map(identity, policies, manifests)
         return policies
+
+    def _register_monitor(self) -> None:
+        if (crds := self._args.crds) is None:
+            return
+        manifest = scraping.pod_monitor(self._args.settings)
+        opts = pulumi.ResourceOptions(
+            parent=self, provider=self._args.provider, depends_on=[self._args.namespace, *crds]
+        )
+        monitor = register_custom(manifest, opts)
+        self.identities.append(identity(monitor, manifest))
 
     def _register_services(self, model: ModelSettings) -> Service:
         """Neither is waited for: a Service without endpoints is no fault of its own, and verification asks for more."""

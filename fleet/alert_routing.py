@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fleet.alerts import Alert
 from fleet.schema_observe import EmailReceiver, PagerdutyReceiver, Route, SlackReceiver, WebhookReceiver
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ TITLE: Final = (
     "{{ with .CommonLabels.severity }} ({{ . }}){{ end }}"
 )
 TEXT: Final = (
-    "{{ range .Alerts }}{{ .Annotations.summary }} ({{ .Status }})\n"
-    "{{ with .Annotations.description }}{{ . }}\n{{ end }}"
-    "{{ with .Annotations.runbook_url }}What to do: {{ . }}\n{{ end }}\n{{ end }}"
+    "{{ range $number, $alert := .Alerts }}{{ if $number }}\n\n{{ end }}"
+    "{{ .Annotations.summary }} ({{ .Status }})"
+    "{{ with .Annotations.description }}\n{{ . }}{{ end }}"
+    "{{ with .Annotations.runbook_url }}\nWhat to do: {{ . }}{{ end }}{{ end }}"
 )
 RUNBOOK: Final = "{{ .CommonAnnotations.runbook_url }}"
 
@@ -68,8 +70,8 @@ RUNBOOK: Final = "{{ .CommonAnnotations.runbook_url }}"
 class Cause(NamedTuple):
     """An alert that explains others: while it fires, `symptoms` with the same labels `equal` are not told."""
 
-    alert: str
-    symptoms: tuple[str, ...]
+    alert: Alert
+    symptoms: tuple[Alert, ...]
     equal: tuple[str, ...]
 
 
@@ -77,15 +79,14 @@ _MODEL: Final = ("environment", "namespace", "model")
 _SKU: Final = (*_MODEL, "sku")
 CAUSES: Final = (
     Cause(
-        "TritonModelDown",
-        ("TritonReplicasUnavailable", "TritonPodNotReady", "TritonSeriesAbsent", "TritonLatencyHigh"),
+        Alert.MODEL_DOWN,
+        (Alert.REPLICAS_UNAVAILABLE, Alert.POD_NOT_READY, Alert.SERIES_ABSENT, Alert.LATENCY_HIGH),
         _MODEL,
     ),
-    Cause("TritonHung", ("TritonLatencyHigh",), _SKU),
-    Cause("TritonQueueGrowingAtMaximum", ("TritonLatencyHigh",), _SKU),
-    Cause("TritonTargetDown", ("TritonSeriesAbsent",), _SKU),
-    Cause("TritonErrorBudgetBurnFast", ("TritonErrorBudgetBurnSlow", "TritonErrorsHigh"), _MODEL),
-    Cause("NodeGroupAtMaximum", ("TritonReplicasUnavailable",), ("environment", "namespace", "sku")),
+    Cause(Alert.HUNG, (Alert.LATENCY_HIGH,), _SKU),
+    Cause(Alert.QUEUE_GROWING, (Alert.LATENCY_HIGH,), _SKU),
+    Cause(Alert.TARGET_DOWN, (Alert.SERIES_ABSENT,), _SKU),
+    Cause(Alert.BURN_FAST, (Alert.BURN_SLOW, Alert.ERRORS_HIGH), _MODEL),
 )
 """Each is a label of both, or the rule does nothing: where one alone has it, they are never equal."""
 

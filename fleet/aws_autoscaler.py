@@ -34,6 +34,7 @@ def values(cluster: str, region: str, kubernetes_version: str) -> dict[str, Any]
         "resources": {"requests": {"cpu": "100m", "memory": "300Mi"}, "limits": {"memory": "600Mi"}},
         "extraArgs": {
             "balance-similar-node-groups": True,
+            "emit-per-nodegroup-metrics": True,
             "expander": "least-waste",
             "scale-down-unneeded-time": f"{UNNEEDED_MINUTES}m",
             "skip-nodes-with-system-pods": False,

@@ -11,12 +11,20 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+from fleet.faults import Fault, shown
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fleet.schema import ExistingNetwork
 
 T = TypeVar("T")
 
+ZONES_MIN: Final = 2
+"""EKS makes no control plane in fewer: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"""
 ZONES_MAX: Final = 3
+ZONES_WITHOUT_EKS: Final = ("use1-az3", "usw1-az2", "cac1-az3")
+"""Zones, by their ids, that EKS puts no control plane into: same page. Which name they have differs by account."""
 QUARTER_BITS: Final = 2
 WIDEST_PREFIX: Final = 16
 NARROWEST_PREFIX: Final = 24
@@ -73,6 +81,38 @@ def layout(vpc_cidr: str, zones: int) -> Layout:
         tuple(SubnetPlan("private", zone, str(private[zone])) for zone in range(zones)),
         tuple(SubnetPlan("public", zone, str(public[zone])) for zone in range(zones)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A subnet that exists, as AWS tells of it."""
+
+    vpc_id: str
+    zone: str
+
+
+def unfit(network: ExistingNetwork, found: Mapping[str, Found]) -> Iterator[Fault]:
+    """What makes an existing network unfit for a cluster; only AWS knows where its subnets are."""
+    where = "cluster.network"
+    for setting in ("private_subnet_ids", "public_subnet_ids"):
+        for index, subnet in enumerate(getattr(network, setting)):
+            if found[subnet].vpc_id != network.vpc_id:
+                yield Fault(
+                    f"{where}.{setting}[{index}]",
+                    f"{shown(subnet)}, of {found[subnet].vpc_id}",
+                    f"a subnet of {network.vpc_id}",
+                    "a cluster is in one network",
+                    "name a subnet of that VPC, or correct cluster.network.vpc_id",
+                )
+    zones = {found[subnet].zone for subnet in network.private_subnet_ids}
+    if len(zones) < ZONES_MIN:
+        yield Fault(
+            f"{where}.private_subnet_ids",
+            f"{', '.join(network.private_subnet_ids)}, all in {', '.join(zones)}",
+            f"subnets in {ZONES_MIN} zones or more",
+            "EKS makes no control plane in a single zone",
+            "name a private subnet of another zone too",
+        )
 
 
 def one_per_zone(subnets: Sequence[T], zones: Sequence[str]) -> dict[str, T]:

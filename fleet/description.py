@@ -114,6 +114,14 @@ def at(loc: Sequence[int | str]) -> Place | None:
     )
 
 
+def keys_at(loc: Sequence[int | str]) -> Sequence[str]:
+    """The names that a map at `loc` may have, where they are an enumeration."""
+    steps = list(_walk(loc))
+    inner = bare(steps[-1].annotation) if steps and len(steps) == len(loc) else None
+    keys = get_args(inner)[0] if get_origin(inner) is Mapping else None
+    return [str(option) for option in get_args(keys)] if get_origin(keys) is Literal else []
+
+
 def kinds_at(loc: Sequence[int | str]) -> Kinds | None:
     """The kinds that the setting at `loc` may be of."""
     steps = list(_walk(loc))

@@ -9,6 +9,7 @@ from fleet import names, pods
 if TYPE_CHECKING:
     from fleet.pods import Manifest
     from fleet.schema import Serving
+    from fleet.settings import Settings
 
 DNS_POD_LABELS: Final = {"k8s-app": "kube-dns"}
 """What CoreDNS carries in every distribution, so that it can stand in for kube-dns."""
@@ -49,23 +50,23 @@ def dns(serving: Serving) -> Manifest:
     return _policy(serving, "dns", {}, egress=[{"to": [peer]}])
 
 
-def triton(serving: Serving) -> Manifest:
+def triton(serving: Serving, monitoring: str) -> Manifest:
     """Triton answers its namespace, the namespaces labelled as clients and the address ranges named; it is scraped by
-    monitoring; it calls nobody. Probes come from the node, which no policy holds up.
+    the namespace `monitoring`; it calls nobody. Probes come from the node, which no policy holds up.
     """
     clients: list[Manifest] = [
         {"podSelector": {}},
         {"namespaceSelector": {"matchLabels": {names.LABEL_CLIENT: "true"}}},
         *({"ipBlock": {"cidr": cidr}} for cidr in serving.client_cidrs),
     ]
-    monitoring = {"namespaceSelector": {"matchLabels": {names.LABEL_NAMESPACE_NAME: names.NAMESPACE_MONITORING}}}
+    scrapers = {"namespaceSelector": {"matchLabels": {names.LABEL_NAMESPACE_NAME: monitoring}}}
     return _policy(
         serving,
         "triton",
         names.fleet_selector(),
         ingress=[
             {"from": clients, "ports": _tcp(*SERVING_PORTS)},
-            {"from": [monitoring], "ports": _tcp(names.PORT_METRICS)},
+            {"from": [scrapers], "ports": _tcp(names.PORT_METRICS)},
         ],
     )
 
@@ -80,9 +81,10 @@ def verification(serving: Serving) -> Manifest:
     )
 
 
-def policies(serving: Serving) -> list[Manifest]:
+def policies(settings: Settings) -> list[Manifest]:
     """All policies of the serving namespace."""
-    return [deny_all(serving), dns(serving), triton(serving), verification(serving)]
+    serving = settings.serving
+    return [deny_all(serving), dns(serving), triton(serving, settings.monitoring.namespace), verification(serving)]
 
 
 def namespace(serving: Serving) -> Manifest:

@@ -18,6 +18,7 @@ from fleet import (
     names,
     own_images,
     preflight_autoscaling,
+    preflight_charts,
     preflight_cloud,
     preflight_memory,
     preflight_observe,
@@ -25,6 +26,7 @@ from fleet import (
 )
 from fleet.faults import Fault, Refused, shown
 from fleet.schema import (
+    Charts,
     Cluster,
     Images,
     ModelSettings,
@@ -77,6 +79,7 @@ class Draft:
     cluster: Cluster | None
     store: Store | None
     images: Images | None
+    charts: Charts | None
     client_cidrs: tuple[str, ...]
     namespace: str | None
     monitoring: Monitoring | None
@@ -102,6 +105,7 @@ class Draft:
             cluster=settings.cluster,
             store=settings.store,
             images=settings.images,
+            charts=settings.charts,
             client_cidrs=settings.serving.client_cidrs,
             namespace=settings.serving.namespace,
             monitoring=settings.monitoring,
@@ -129,6 +133,7 @@ class Draft:
             cluster=_one(_CLUSTER, values.get("cluster")),
             store=_one(_STORE, values.get("store", {})),
             images=_parts(Images, [values.get("images")]).get(0),
+            charts=_parts(Charts, [values.get("charts", {})]).get(0),
             client_cidrs=serving.client_cidrs if serving is not None else (),
             namespace=serving.namespace if serving is not None else None,
             monitoring=_parts(Monitoring, [values.get("monitoring", {})]).get(0),
@@ -179,6 +184,7 @@ def refusals(draft: Draft, project: Path) -> tuple[Fault, ...]:
         *_deadlines(draft.verification),
         *preflight_memory.refusals(draft),
         *preflight_cloud.refusals(draft),
+        *(() if draft.charts is None else preflight_charts.refusals(draft.charts, project)),
         *preflight_observe.refusals(draft),
         *preflight_autoscaling.refusals(draft),
         *_images(draft),

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fleet.preflight import Draft
     from fleet.schema import ModelSettings
 
+RUNTIMES_WAITING: Final = frozenset({"tensorrt_llm"})
+"""Runtimes that have the gauge behind `fleet.autoscaling.WAITING`."""
 USUAL_START: Final = 4
 """`load_timeout_s` is the longest that a start may take; a usual one is taken to be this part of it."""
 FEW: Final = 4
@@ -30,6 +32,15 @@ def refusals(draft: Draft) -> Iterator[Fault]:
                 "load comes in waves, and a replica that was taken away too soon loads its model again, on a GPU that "
                 "is paid for meanwhile",
                 f"raise it to {SCALE_DOWN_WINDOW_MIN_S} or more, or leave it out",
+            )
+        if model.autoscaling.waiting_requests_target is not None and model.runtime not in RUNTIMES_WAITING:
+            yield Fault(
+                f"models[{index}].autoscaling.waiting_requests_target",
+                str(model.autoscaling.waiting_requests_target),
+                f"nothing, with runtime '{model.runtime}'",
+                f"only {' and '.join(sorted(RUNTIMES_WAITING))} says how many requests wait in it; by a metric that is "
+                "never there an autoscaler never takes a replica away",
+                "leave it out: target_ratio alone scales the model",
             )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from fleet import aws_addons, aws_autoscaler, aws_names, aws_network, aws_nodes, catalog
 from fleet.catalog.kubernetes import versions
+from fleet.catalog.regions import regions
 from fleet.faults import Fault, shown
 from fleet.schema import EfsStore, EksCluster, HostPathStore, KubeconfigCluster, NewNetwork
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from fleet.catalog import Instance
     from fleet.preflight import Draft
-    from fleet.schema import ModelSettings, Sku
+    from fleet.schema import ExistingNetwork, ModelSettings, Sku
 
 DOCUMENTATION: Final = tuple(
     ipaddress.IPv4Network(cidr) for cidr in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
@@ -37,6 +38,8 @@ SYSTEM_CPU: Final = 0.5
 def refusals(draft: Draft) -> Iterator[Fault]:
     """What AWS, EKS or the nodes would not do."""
     cluster = draft.cluster
+    if cluster is not None and not isinstance(cluster, KubeconfigCluster):
+        yield from _region(cluster.region)
     if isinstance(cluster, EksCluster):
         yield from _endpoint(cluster)
         yield from _version(cluster)
@@ -45,6 +48,8 @@ def refusals(draft: Draft) -> Iterator[Fault]:
             yield from _layout(cluster, cluster.network)
             yield from _room(draft, cluster, cluster.network)
             yield from _overlap(draft, cluster.network)
+        else:
+            yield from _subnets(cluster.network)
     for index, sku in draft.skus.items():
         yield from _sku(f"skus[{index}]", sku, draft)
     if draft.whole:
@@ -64,6 +69,33 @@ def warnings(draft: Draft) -> Iterator[Fault]:
             yield from _spot(f"skus[{index}].instance", sku)
     if draft.environment == "prod":
         yield from _unprotected(draft)
+
+
+def _region(region: str) -> Iterator[Fault]:
+    if region not in regions():
+        close = difflib.get_close_matches(region, regions(), n=1)
+        yield Fault(
+            "cluster.region",
+            shown(region),
+            "a region that the AWS provider knows (fleet/catalog/regions.yaml)",
+            "the provider refuses others",
+            f"did you mean '{close[0]}'?" if close else "name it as AWS does, for example us-east-1",
+        )
+
+
+def _subnets(network: ExistingNetwork) -> Iterator[Fault]:
+    named: list[str] = []
+    for setting in ("private_subnet_ids", "public_subnet_ids"):
+        for index, subnet in enumerate(getattr(network, setting)):
+            if subnet in named:
+                yield Fault(
+                    f"cluster.network.{setting}[{index}]",
+                    shown(subnet),
+                    "each subnet once",
+                    "a subnet is private or public, and one that is named twice stands for no second zone",
+                    "name another subnet, or remove it",
+                )
+            named.append(subnet)
 
 
 def _endpoint(cluster: EksCluster) -> Iterator[Fault]:

@@ -228,7 +228,7 @@ def bound_rules(settings: Settings) -> list[Rule]:
             _record(name, f"vector({count})", **_placement_labels(settings, model, placement))
             for model in settings.models
             for placement in model.placements
-            for name, count in ((REPLICAS_MIN, placement.replicas.min), (REPLICAS_MAX, placement.replicas.max))
+            for name, count in ((REPLICAS_MIN, placement.replicas.min), (REPLICAS_MAX, most(placement)))
         ),
         *(
             _record(
@@ -242,6 +242,11 @@ def bound_rules(settings: Settings) -> list[Rule]:
             )
         ),
     ]
+
+
+def most(placement: Placement) -> int:
+    """Replicas that a placement can have: without autoscaling, as many as are set."""
+    return placement.replicas.max if placement.autoscaled else placement.replicas.min
 
 
 def _placement_labels(settings: Settings, model: ModelSettings, placement: Placement) -> dict[str, str]:

@@ -278,7 +278,16 @@ ImageRef = Annotated[str, AfterValidator(_image), Form("a pinned image, name:tag
 NodePath = Annotated[str, AfterValidator(_node_path), Form("an absolute path, two folders deep or more")]
 FilePath = Annotated[str, AfterValidator(one_line), Form("a path")]
 Location = Annotated[str, AfterValidator(one_line), Form("a URL, an OCI reference or a path")]
-Version = Annotated[str, AfterValidator(one_line), Form("a version")]
+Version = Annotated[
+    str,
+    matching(
+        re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][-+.0-9A-Za-z]+)?"),
+        "a version in full, such as 1.2.3",
+        "charts are pinned: a range or 'latest' is another chart tomorrow",
+        "name one version; `helm search repo <chart> --versions` lists them",
+    ),
+    Form("a version"),
+]
 Cidr = Annotated[str, AfterValidator(_cidr), Form("an address range in CIDR form")]
 PublicCidr = Annotated[str, AfterValidator(_public_cidr), Form("an IPv4 range in CIDR form")]
 VpcCidr = Annotated[str, AfterValidator(_vpc_cidr), Form("a private IPv4 range in CIDR form")]
@@ -352,14 +361,23 @@ SubnetId = Annotated[
     matching(_SUBNET, "the id of a subnet", "nodes are put there", "write it as subnet-…, as AWS shows it"),
     Form("the id of a subnet, subnet-…"),
 ]
-AddonVersion = Annotated[str, AfterValidator(one_line), Form("a version of the add-on")]
+AddonVersion = Annotated[
+    str,
+    matching(
+        re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+"),
+        "a version in full, such as v1.2.3-eksbuild.1",
+        "add-ons are pinned, and EKS names their versions so",
+        "name one that `aws eks describe-addon-versions --addon-name <add-on>` lists",
+    ),
+    Form("a version of the add-on"),
+]
 KubernetesVersion = Annotated[
     str,
     matching(
         re.compile(r"1\.[0-9]{2}"),
         "a minor version of Kubernetes, as text",
         "EKS names versions so",
-        "write it in quotes, as '1.34': YAML would read it as a number",
+        "name the minor version alone, in quotes, as '1.34'",
     ),
     Form("a minor version of Kubernetes"),
 ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fleet.settings import Settings
 
 API_VERSION: Final = "monitoring.coreos.com/v1"
-TRITON: Final = "triton"
+TRITON: Final = names.POD_MONITOR
 NODE_AUTOSCALER: Final = "node-autoscaler"
 
 LABEL_ENVIRONMENT: Final = "environment"

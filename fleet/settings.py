@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, get_origin
+from typing import TYPE_CHECKING, Final, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -32,7 +32,7 @@ from fleet.schema import (
     Verification,
     gpus_per_replica,
 )
-from fleet.schema_base import FAULT_TYPE
+from fleet.schema_base import FAULT_TYPE, Environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +60,8 @@ __all__ = [
     "from_config",
     "gpus_per_replica",
     "load",
+    "of_another_stack",
+    "unread",
 ]
 
 REFERENCE = "docs/settings.md"
@@ -70,10 +72,55 @@ UNSET: tuple[object, ...] = ("", None, [], {})
 missing, together with everything else."""
 
 
+PLUGINS: Final = ("aws", "awsx", "eks", "kubernetes")
+"""Namespaces that configure Pulumi's default providers, of which the program uses none."""
+CLOSE: Final = 0.6
+"""How alike two names are of which one may be meant as the other (difflib's ratio)."""
+
+
 def from_config(config: Mapping[str, str]) -> dict[str, object]:
-    """The settings among Pulumi's configuration, whose keys are `<namespace>:<key>`; other namespaces are not ours."""
-    prefix = f"{names.CONFIG_NAMESPACE}:"
-    return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+    """The settings among Pulumi's configuration, whose keys are `<namespace>:<key>`; a bare key is the project's own.
+
+    Other namespaces are not ours. One that was meant as ours keeps its name, so that `load` refuses it.
+    """
+    ours: dict[str, object] = {}
+    for key, value in config.items():
+        namespace, _, name = key.rpartition(":")
+        if namespace in ("", names.CONFIG_NAMESPACE):
+            ours[name] = value
+        elif difflib.get_close_matches(namespace.lower(), [names.CONFIG_NAMESPACE], cutoff=CLOSE):
+            ours[key] = value
+    return ours
+
+
+def unread(config: Mapping[str, object]) -> list[Fault]:
+    """Configuration that people expect to do something, and that nothing reads. The values are not shown."""
+    return [
+        Fault(
+            key,
+            f"a setting of the plugin '{key.partition(':')[0]}'",
+            f"settings of the namespace {names.CONFIG_NAMESPACE}",
+            "the stack has providers of its own, made from its settings and the ambient credentials; this does nothing",
+            "remove it; the region is cluster.region, and credentials are chosen by AWS_PROFILE",
+        )
+        for key in config
+        if key.partition(":")[0] in PLUGINS
+    ]
+
+
+def of_another_stack(stack: str, environment: str) -> list[Fault]:
+    """A stack that is named after one environment and is another: a copied file, most likely."""
+    if stack == environment or stack not in get_args(Environment):
+        return []
+    return [
+        Fault(
+            "environment",
+            f"{shown(environment)}, in stack {stack}",
+            f"{shown(stack)}, as the stack is named",
+            f"what is made has its environment's name and protection: this would be made as {environment}'s",
+            f"set environment: {stack}, or name the stack otherwise",
+        )
+    ]
 
 
 def load(raw: Mapping[str, object], project: Path) -> Settings:
@@ -130,13 +177,20 @@ def _fault(loc: tuple[int | str, ...], kind: str, value: object, detail: ErrorDe
         context = detail["ctx"]
         return Fault(setting, got, context["limit"], context["why"], context["fix"])
     place = description.at(loc)
+    if loc and loc[-1] == "[key]":
+        return _unknown(setting, loc[-2], description.keys_at(loc[:-2]))
     if place is None:
         around = description.at(loc[:-1])
         return _unknown(setting, loc[-1], around.names if around else ())
     fix = _see(loc)
     if kind == "missing":
         return Fault(setting, "nothing", place.accepts, place.why, f"add it; {fix}")
-    return Fault(setting or names.CONFIG_NAMESPACE, got, place.accepts, place.why, f"correct it; {fix}")
+    if kind == "string_type" and isinstance(value, (bool, int, float)):
+        read = "true or false" if isinstance(value, bool) else "a number (1.30 as 1.3)"
+        fix = f"write it in quotes: YAML reads it bare as {read}; {fix}"
+    else:
+        fix = f"correct it; {fix}"
+    return Fault(setting or names.CONFIG_NAMESPACE, got, place.accepts, place.why, fix)
 
 
 def _masked(value: object) -> str:
@@ -161,6 +215,15 @@ def _unchosen(loc: tuple[int | str, ...], several: Kinds, field: str, value: Map
 
 def _unknown(setting: str, key: object, known: Sequence[str]) -> Fault:
     """The name alone is shown: what stands there is no setting, and may be anything, a password too."""
+    namespace, colon, name = str(key).rpartition(":")
+    if colon:
+        return Fault(
+            str(key),
+            f"the namespace {shown(namespace)}",
+            f"the namespace {names.CONFIG_NAMESPACE}",
+            "settings of another namespace are not this program's, and a misspelt one would silently do nothing",
+            f"write {names.CONFIG_NAMESPACE}:{name}",
+        )
     close = difflib.get_close_matches(str(key), known, n=1)
     return Fault(
         setting,

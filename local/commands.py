@@ -133,7 +133,8 @@ def preflight(name: str, progress: Progress) -> None:
     progress(preflight_table.table(name, rows))
     refused = sum(row["verdict"] == preflight_table.REFUSED for row in rows)
     if refused:
-        raise LocalError(f"stack {name} is refused: {refused} faults, listed above", fix="correct what the table names")
+        faults = "1 fault" if refused == 1 else f"{refused} faults"
+        raise LocalError(f"stack {name} is refused: {faults}, listed above", fix="correct what the table names")
 
 
 def verify(name: str, state: State, cluster: Path | None, progress: Progress) -> None:

@@ -27,20 +27,21 @@ def rows(name: str, project: Path = PROJECT) -> list[dict[str, str]]:
     """One row per fault, refusals first, in the order that the program names them in."""
     tracked = stack.tracked_settings(name, project)
     config: dict[str, Any] = stack.read_settings(tracked).get("config") or {}
-    refusals, warnings = _judged(stack.without_secure(config), project)
+    refusals, warnings = _judged(name, stack.without_secure(config), project)
     return [_row(REFUSED, fault) for fault in refusals] + [_row(WARNING, fault) for fault in warnings]
 
 
-def _judged(config: dict[str, Any], project: Path) -> tuple[Sequence[Fault], Sequence[Fault]]:
+def _judged(name: str, config: dict[str, Any], project: Path) -> tuple[Sequence[Fault], Sequence[Fault]]:
+    unread = settings.unread(config)
     try:
         loaded = settings.load(settings.from_config(config), project)
     except Refused as refused:
-        return refused.faults, ()
+        return refused.faults, unread
     verdict = preflight.check(loaded, project)
-    refusals = list(verdict.refusals)
+    refusals = [*settings.of_another_stack(name, loaded.environment), *verdict.refusals]
     for model in loaded.models if not refusals else ():
         refusals += known_answers.read(model_repository.read(project, model.repository))[1]
-    return refusals, verdict.warnings
+    return refusals, [*unread, *verdict.warnings]
 
 
 def _row(verdict: str, fault: Fault) -> dict[str, str]:
@@ -50,7 +51,7 @@ def _row(verdict: str, fault: Fault) -> dict[str, str]:
 def table(name: str, rows: Sequence[dict[str, str]]) -> str:
     """The rows below each other, wrapped to a terminal."""
     counted = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (REFUSED, WARNING)}
-    summary = f"preflight of stack {name}: {counted[REFUSED]} refused, {counted[WARNING]} warnings"
+    summary = f"preflight of stack {name}: {counted[REFUSED]} refused, {_counted(counted[WARNING], 'warning')}"
     if not rows:
         return summary
     first = max(len(COLUMNS[0]), *(len(row["verdict"]) for row in rows))
@@ -62,6 +63,10 @@ def table(name: str, rows: Sequence[dict[str, str]]) -> str:
         lines.append(f"{row['verdict']:<{first}}  {row['setting']:<{second}}  {texts[0]}")
         lines += [" " * left + text for text in texts[1:]]
     return "\n".join([*lines, "-" * WIDTH_CHARS, summary])
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _wrapped(part: str, text: str, width: int) -> list[str]:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from fleet import names
 from local import toolchain
 from local.errors import LocalError
 from local.state import PROJECT, State
+from rehearsal import existing
+from rehearsal.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +42,8 @@ NOT_PASSED_ON = (
 """What a shell may have set for other work must neither be used nor changed."""
 STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 """Names that Pulumi takes for a stack: https://www.pulumi.com/docs/iac/concepts/stacks/"""
+TOP_LEVEL = ("config", "secretsprovider", "encryptionsalt", "encryptedkey", "environment")
+"""What a stack file holds: https://www.pulumi.com/docs/iac/concepts/projects/stack-settings-file/"""
 PLACEHOLDER = "placeholder-of-a-secret"
 """Stands offline for every value that the stack file holds encrypted: its key is elsewhere."""
 OFFLINE_CLUSTER = ".fleet/offline/kubeconfig"
@@ -176,6 +181,9 @@ def open_stack(
         raise LocalError(f"the stack {name} could not be opened", details=made.stderr.strip(), fix=f"look into {home}")
     if secure:
         _encrypt_placeholders(stack, secure, progress)
+    if rehearsed is not None:
+        for line in _play_what_exists(name, rehearsed, read_settings(stack.settings_file).get("config") or {}):
+            progress(f"stand-ins: {line}")
     if any((home / "backend" / ".pulumi" / "locks").rglob("*.json")):
         # Our own lock is held, so the one that Pulumi left belongs to a process that died.
         progress("pulumi: an interrupted update left its lock; removing it")
@@ -218,18 +226,71 @@ def _stand_ins(rehearsed: Rehearsed, path: str) -> dict[str, str]:
     }
 
 
+def _play_what_exists(name: str, rehearsed: Rehearsed, config: Settings) -> list[str]:
+    """What the stack file names in its account is there for the stand-ins too; returns what was made up."""
+    endpoint = authority = ""
+    if rehearsed.kubeconfig.exists():
+        (here,) = yaml.safe_load(rehearsed.kubeconfig.read_text())["clusters"]
+        endpoint, authority = here["cluster"]["server"], here["cluster"]["certificate-authority-data"]
+    with Ledger(rehearsed.account, name).opened() as account:
+        return existing.play(account, config, endpoint, authority)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which each name stands once, as Pulumi wants it: with the last of two, one would silently do nothing."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - as in the base
+        found: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in found:
+                    text = f"{key.value!r} stands there twice"
+                    raise yaml.constructor.ConstructorError(None, None, text, key.start_mark)
+                found.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read_settings(tracked: Path) -> dict[str, Any]:
-    """A stack file as it was written; LocalError where it is no YAML mapping."""
+    """A stack file as it was written, keys of its `config` in full; LocalError where Pulumi would not read it."""
     try:
-        settings = yaml.safe_load(tracked.read_text())
+        settings = yaml.load(tracked.read_text(), _Loader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise LocalError(f"{tracked.name} is no YAML: {error}", fix="correct the line that it names") from error
-    if settings is not None and not isinstance(settings, dict):
+    settings = {} if settings is None else settings
+    config = settings.get("config") if isinstance(settings, dict) else settings
+    if not isinstance(settings, dict) or not (config is None or isinstance(config, dict)):
         raise LocalError(
-            f"{tracked.name} holds a {type(settings).__name__} where `config:` is expected",
+            f"{tracked.name} holds a {type(config).__name__} where settings by name are expected",
             fix="write the settings below `config:`, as docs/settings.md shows",
         )
-    return settings or {}
+    strange = sorted(str(key) for key in settings if key not in TOP_LEVEL)
+    if strange:
+        raise LocalError(
+            f"{tracked.name} holds {', '.join(strange)}, of which nothing is read",
+            fix=f"at the top of a stack file stand {', '.join(TOP_LEVEL)} alone; settings stand below config",
+        )
+    if not config:
+        return settings
+    faulty = list(_no_json(config, ""))
+    if faulty:
+        raise LocalError(
+            f"{tracked.name} holds values that no setting can have: {'; '.join(faulty)}",
+            fix="correct them; a text that YAML reads as something else, a date for example, goes in quotes",
+        )
+    full = {(key if ":" in str(key) else f"{NAMESPACE}:{key}"): value for key, value in config.items()}
+    return {**settings, "config": full}
+
+
+def _no_json(value: object, path: str) -> Iterator[str]:
+    """What YAML has and settings, which travel as JSON, have not: path and value."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _no_json(one, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _no_json(one, f"{path}[{index}]")
+    elif not (value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value))):
+        yield f"{path}: {value}"
 
 
 def _working_copy(tracked: Path, copy: Path, rehearsed: Rehearsed | None = None) -> dict[str, str]:

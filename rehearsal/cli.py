@@ -1,16 +1,20 @@
 """The stand-in for the AWS CLI: it answers what this program asks of it, from the account that the stand-ins keep.
 
 aws eks describe-addon --region R --cluster-name C --addon-name A --query addon.status --output text
+aws --region R eks get-token --cluster-name C --output json
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +37,36 @@ def addons(folder: Path) -> set[tuple[str, str]]:
     return found
 
 
+def credential(kubeconfig: Path) -> dict[str, Any]:
+    """What the CLI tells kubectl, with the certificate of the cluster that plays EKS' in the place of a token."""
+    (user,) = yaml.safe_load(kubeconfig.read_text())["users"]
+    certificate, key = (
+        base64.b64decode(user["user"][name]).decode() for name in ("client-certificate-data", "client-key-data")
+    )
+    return {
+        "kind": "ExecCredential",
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "spec": {},
+        "status": {"clientCertificateData": certificate, "clientKeyData": key},
+    }
+
+
+def _token(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="aws", description=__doc__)
+    parser.add_argument("--region", required=True)
+    parser.add_argument("service", choices=["eks"])
+    parser.add_argument("operation", choices=["get-token"])
+    parser.add_argument("--cluster-name", required=True)
+    parser.add_argument("--output", choices=["json"], required=True)
+    parser.parse_args(arguments)
+    sys.stdout.write(json.dumps(credential(Path(os.environ["TRITON_FLEET_REHEARSAL_KUBECONFIG"]))))
+    return 0
+
+
 def main(arguments: Sequence[str]) -> int:
     """Answers one command line; refuses any other."""
+    if "get-token" in arguments:
+        return _token(arguments)
     parser = argparse.ArgumentParser(prog="aws", description=__doc__)
     parser.add_argument("service", choices=["eks"])
     parser.add_argument("operation", choices=["describe-addon"])

@@ -8,18 +8,19 @@ from typing import Any
 from rehearsal.account import Account, ApiError, Thing, Values, first
 from rehearsal.kinds.cluster import ADDON, CLUSTER
 from rehearsal.kinds.identity import ROLE
-from rehearsal.kinds.network import SECURITY_GROUP, SUBNET, VPC, zones
+from rehearsal.kinds.network import SECURITY_GROUP, SUBNET, VPC, zone_id, zones
 
 PARTITION = {"id": "aws", "partition": "aws", "dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"}
 Function = Callable[[Account, str, Values], dict[str, Any]]
 
 
-def _availability_zones(_account: Account, region: str, _arguments: Values) -> dict[str, Any]:
-    names = zones(region)
+def _availability_zones(_account: Account, region: str, arguments: Values) -> dict[str, Any]:
+    ids = {zone: zone_id(zone) for zone in zones(region)}
+    names = [zone for zone in ids if ids[zone] not in (arguments.get("excludeZoneIds") or ())]
     return {
         "id": region,
         "names": names,
-        "zoneIds": [f"{region}-az{number}" for number in range(1, len(names) + 1)],
+        "zoneIds": [ids[zone] for zone in names],
         "groupNames": [region],
         "region": region,
     }

@@ -36,8 +36,13 @@ EGRESS_RULE = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 VPC_ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 DEFAULT_SECURITY_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
 
-ZONES = ("a", "b", "c")
-"""Every region of the catalog has at least three zones; three are enough for what a stack may ask for."""
+ZONES = {"a": 1, "b": 2, "c": 4, "d": 3}
+"""Letters and numbers of the zones that a played region has. Which letter has which number differs by account; three
+zones are left where the third is one that EKS puts no control plane into."""
+_DIRECTIONS = {
+    "north": "n", "northeast": "ne", "east": "e", "southeast": "se", "south": "s", "southwest": "sw", "west": "w",
+    "northwest": "nw", "central": "c", "gov": "g",
+}  # fmt: skip
 VPC_PREFIXES = (16, 28)
 """Smallest and largest prefix of a VPC and of a subnet (VPC User Guide, "VPC CIDR blocks")."""
 RESERVED_ADDRESSES = 5
@@ -46,6 +51,12 @@ RESERVED_ADDRESSES = 5
 
 def zones(region: str) -> list[str]:
     return [f"{region}{letter}" for letter in ZONES]
+
+
+def zone_id(zone: str) -> str:
+    """The id of a zone, by AWS's pattern: eu-central-1a is euc1-az1. Which name has which id differs by account."""
+    area, *directions, number = zone[:-1].split("-")
+    return f"{area}{''.join(_DIRECTIONS.get(one, one) for one in directions)}{number}-az{ZONES[zone[-1]]}"
 
 
 def vpc_of_subnets(account: Account, subnets: Iterable[object]) -> set[str]:
@@ -101,12 +112,12 @@ def _vpc(maker: Maker, _inputs: Values) -> Made:
 
 def _subnet(maker: Maker, inputs: Values) -> Made:
     subnet = maker.id("subnet")
-    zone = inputs.get("availabilityZone") or f"{maker.region}{ZONES[0]}"
+    zone = inputs.get("availabilityZone") or f"{maker.region}a"
     outputs = {
         "arn": maker.arn("ec2", f"subnet/{subnet}"),
         "ownerId": maker.number,
         "availabilityZone": zone,
-        "availabilityZoneId": f"{maker.region}-az{ord(str(zone)[-1]) - ord('a') + 1}",
+        "availabilityZoneId": zone_id(str(zone)),
     }
     return Made(subnet, outputs)
 

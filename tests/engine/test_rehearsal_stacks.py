@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from rehearsal import existing
 from rehearsal.kinds import cluster, identity, network, storage
 from rehearsal.ledger import Ledger
 from tests.engine.conftest import Done, Engine, engine, with_stand_ins
@@ -138,3 +139,82 @@ def test_dev_lives_and_goes(engine_path: str, project: Path, tmp_path: Path) -> 
     left = dev.ledger.read().things
     assert [thing.type for thing in left.values() if thing.type in (cluster.CLUSTER, network.VPC)] == []
     assert {thing.urn.rpartition("::")[2] for thing in left.values()} <= {""}
+
+
+VPC = f"vpc-{1:017x}"
+SUBNETS = [f"subnet-{number:017x}" for number in range(3)]
+
+
+def play(stack: Stack, config: Config) -> None:
+    """What the settings name is there, as `make preview` and `make rehearse` see to it."""
+    with stack.ledger.opened() as account:
+        existing.play(account, {f"triton-fleet:{key}": value for key, value in config.items()})
+
+
+def refused(stack: Stack, config: Config) -> str:
+    stack.engine.configure(config)
+    done = stack.engine.run("preview", "--skip-config-validation")
+    assert done.status != 0
+    assert "Traceback" not in done.text
+    return done.text
+
+
+def test_a_network_that_exists_is_used_and_left_as_it_is(engine_path: str, project: Path, tmp_path: Path) -> None:
+    dev = Stack("dev", tmp_path, engine_path, project)
+    config = copy.deepcopy(dev.config)
+    config["cluster"]["network"] = {"vpc_id": VPC, "private_subnet_ids": SUBNETS}
+    config["skus"][0]["instance"]["zone"] = "us-east-1b"
+    text = refused(dev, config)
+    for number, subnet in enumerate(SUBNETS, start=1):
+        assert f"{number}. cluster.network.private_subnet_ids" in text
+        assert f"got:   '{subnet}'" in text
+    assert f"why:   ResourceNotFoundException: {network.SUBNET} {SUBNETS[0]} does not exist" in text
+    play(dev, config)
+    theirs = dev.ledger.read().things
+    made = dev.up(config)
+    own = {network.VPC, network.SUBNET, network.ROUTE, network.NAT_GATEWAY, network.INTERNET_GATEWAY, network.EIP}
+    assert {kind for _, kind, _ in made} & own == set()
+    groups = {thing.urn.rpartition("::")[2]: thing for thing in dev.ledger.read().of(cluster.NODE_GROUP)}
+    # The SKU's zone is dealt the first subnet.
+    assert {name: group.inputs["subnetIds"] for name, group in groups.items()} == {
+        "a10g": SUBNETS[:1],
+        "system": SUBNETS,
+    }
+    assert sorted(one.inputs["subnetId"] for one in dev.ledger.read().of(storage.MOUNT_TARGET)) == SUBNETS
+    assert dev.up(config) == []
+    dev.run(config, "destroy", "--yes", "--skip-preview")
+    assert {key: thing for key, thing in dev.ledger.read().things.items() if key in theirs} == theirs
+    assert [thing.key for thing in dev.ledger.read().things.values() if thing.urn] == []
+
+
+def test_a_network_that_cannot_hold_a_cluster_is_refused_at_preview(
+    engine_path: str, project: Path, tmp_path: Path
+) -> None:
+    dev = Stack("dev", tmp_path, engine_path, project)
+    config = copy.deepcopy(dev.config)
+    config["cluster"]["network"] = {"vpc_id": VPC, "private_subnet_ids": [SUBNETS[0], SUBNETS[2]]}
+    # Dealt over four zones, the fifth subnet is in the zone of the first.
+    there = {"vpc_id": VPC, "private_subnet_ids": [SUBNETS[0], "subnet-b", "subnet-c", "subnet-d", SUBNETS[2]]}
+    play(dev, {**config, "cluster": {**config["cluster"], "network": there}})
+    text = refused(dev, config)
+    assert f"got:   {SUBNETS[0]}, {SUBNETS[2]}, all in us-east-1a" in text
+    assert "limit: subnets in 2 zones or more" in text
+
+
+def test_a_cluster_that_exists_is_adopted_and_left_as_it_is(engine_path: str, project: Path, tmp_path: Path) -> None:
+    dev = Stack("dev", tmp_path, engine_path, project)
+    config = copy.deepcopy(dev.config)
+    config["cluster"] = {"source": "eks_existing", "name": "theirs", "region": "us-east-1"}
+    del config["skus"][0]["instance"]
+    config["skus"][0] |= {"gpu_product": "NVIDIA-A10G", "gpus_per_node": 1}
+    text = refused(dev, config)
+    assert "1. cluster.name" in text
+    assert f"why:   ResourceNotFoundException: {cluster.CLUSTER} theirs does not exist" in text
+    play(dev, config)
+    theirs = dev.ledger.read().things
+    made = dev.up(config)
+    assert {kind for _, kind, _ in made if kind.startswith("aws:eks")} == {cluster.POD_IDENTITY_ASSOCIATION}
+    assert len(dev.ledger.read().of(storage.MOUNT_TARGET)) == 2
+    assert dev.up(config) == []
+    dev.run(config, "destroy", "--yes", "--skip-preview")
+    assert dev.ledger.read().things == theirs

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+AUTOSCALER = "kubernetes:autoscaling/v2:HorizontalPodAutoscaler"
+SCALED_OBJECT = "kubernetes:keda.sh/v1alpha1:ScaledObject"
 JOB = "kubernetes:batch/v1:Job"
 SERVICE = "kubernetes:core/v1:Service"
 VOLUME = "kubernetes:core/v1:PersistentVolume"
@@ -29,6 +31,7 @@ POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
 PROVIDER = "pulumi:providers:kubernetes"
 ROLLOUT = "pulumi-python:dynamic/triton-fleet:Rollout"
+HANDOVER = "pulumi-python:dynamic/triton-fleet:Handover"
 VERIFICATION = "pulumi-python:dynamic/triton-fleet:Verification"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
@@ -120,6 +123,7 @@ class Graph:
 ACCOUNT = "123456789012"
 NODE_SECURITY_GROUP = "sg-0123456789abcdef0"
 KUBECONFIG = '{"kind": "Config", "users": [{"user": {"token": "canary-token"}}]}'
+EXISTING_VPC = f"vpc-{1:017x}"
 ZONES = ("eu-central-1a", "eu-central-1b", "eu-central-1c")
 
 
@@ -164,7 +168,7 @@ def _asked(args: mocks.MockCallArgs) -> dict[str, Any]:
     if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
         return {"names": list(reversed(ZONES))}
     if args.token == "aws:ec2/getSubnet:getSubnet":
-        return {"availabilityZone": ZONES[int(args.args["id"][-1]) % len(ZONES)]}
+        return {"availabilityZone": ZONES[int(args.args["id"][-1]) % len(ZONES)], "vpcId": EXISTING_VPC}
     if args.token == "aws:eks/getCluster:getCluster":
         return _EXISTING
     raise AssertionError(f"the program asks for {args.token}, which no preview could answer")

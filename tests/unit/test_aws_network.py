@@ -9,6 +9,10 @@ import pytest
 
 from fleet import aws_network
 from fleet.aws_network import Layout, SubnetPlan
+from fleet.faults import Fault
+from fleet.schema import ExistingNetwork
+
+SUBNETS = ("subnet-1", "subnet-2", "subnet-3")
 
 
 def test_a_vpc_of_three_zones_is_divided_into_quarters() -> None:
@@ -69,3 +73,48 @@ def test_subnets_are_chosen_by_zone() -> None:
     assert aws_network.in_zone(subnets, zones, "a") == ["subnet-1", "subnet-3"]
     with pytest.raises(ValueError, match="no subnet is in c, only in a, b"):
         aws_network.in_zone(subnets, zones, "c")
+
+
+def found(*zones: str, vpc: str = "vpc-1") -> dict[str, aws_network.Found]:
+    return {subnet: aws_network.Found(vpc, zone) for subnet, zone in zip(SUBNETS, zones, strict=False)}
+
+
+@pytest.mark.parametrize(
+    ("subnets", "expected"),
+    [
+        pytest.param(found("a", "b", "a"), [], id="two zones"),
+        pytest.param(
+            found("a", "a", "b"),
+            [
+                Fault(
+                    "cluster.network.private_subnet_ids",
+                    f"{SUBNETS[0]}, {SUBNETS[1]}, all in a",
+                    "subnets in 2 zones or more",
+                    "EKS makes no control plane in a single zone",
+                    "name a private subnet of another zone too",
+                )
+            ],
+            id="one zone, and a public subnet in another",
+        ),
+        pytest.param(
+            {**found("a", "b"), SUBNETS[2]: aws_network.Found("vpc-2", "a")},
+            [
+                Fault(
+                    "cluster.network.public_subnet_ids[0]",
+                    f"'{SUBNETS[2]}', of vpc-2",
+                    "a subnet of vpc-1",
+                    "a cluster is in one network",
+                    "name a subnet of that VPC, or correct cluster.network.vpc_id",
+                )
+            ],
+            id="another network",
+        ),
+    ],
+)
+def test_an_existing_network_is_judged_by_what_aws_tells_of_it(
+    subnets: dict[str, aws_network.Found], expected: list[Fault]
+) -> None:
+    network = ExistingNetwork.model_construct(
+        vpc_id="vpc-1", private_subnet_ids=SUBNETS[:2], public_subnet_ids=SUBNETS[2:]
+    )
+    assert list(aws_network.unfit(network, subnets)) == expected

@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import get_args
 
+import pulumi_aws
 import pytest
 
 from fleet import aws_addons, aws_autoscaler, catalog
@@ -14,6 +15,7 @@ from fleet.catalog import data
 from fleet.catalog.charts import CHARTS, Compat
 from fleet.catalog.kubernetes import versions
 from fleet.catalog.models import Measures, models
+from fleet.catalog.regions import regions
 from fleet.catalog.services import Service, price
 from fleet.schema import SystemNodes
 from fleet.schema_base import GPUS_PER_NODE_MAX
@@ -66,6 +68,10 @@ def test_larger_sizes_of_a_family_have_and_cost_no_less(family: str) -> None:
         assert smaller.memory_mib <= larger.memory_mib
         if smaller.gpus <= larger.gpus and smaller.usd_per_hour and larger.usd_per_hour:
             assert smaller.usd_per_hour < larger.usd_per_hour
+
+
+def test_the_regions_are_those_that_the_aws_provider_knows() -> None:
+    assert sorted(regions()) == sorted(region.value for region in pulumi_aws.Region)
 
 
 def test_prices_have_a_region_a_date_and_a_source() -> None:

@@ -50,10 +50,10 @@ def test_a_refusal_fails_the_command_and_a_warning_does_not(monkeypatch: pytest.
         "                  why:   d",
         "                  fix:   e",
         "-" * 120,
-        "preflight of stack local: 0 refused, 1 warnings",
+        "preflight of stack local: 0 refused, 1 warning",
     ]
     monkeypatch.setattr(preflight_table, "rows", lambda _: [{**row, "verdict": "refused"}])
-    with pytest.raises(LocalError, match="stack local is refused: 1 faults"):
+    with pytest.raises(LocalError, match="stack local is refused: 1 fault,"):
         commands.preflight("local", said.append)
 
 

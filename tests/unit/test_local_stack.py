@@ -349,7 +349,24 @@ def test_the_state_of_a_cluster_that_is_gone_is_forgotten(state: State) -> None:
     [
         pytest.param(b"config: [", "Pulumi.x.yaml is no YAML", id="no yaml"),
         pytest.param(b"\xff\xfe\x00", "Pulumi.x.yaml is no YAML", id="bytes"),
-        pytest.param(b"- config", "Pulumi.x.yaml holds a list where `config:` is expected", id="a list"),
+        pytest.param(b"- config", "Pulumi.x.yaml holds a list where settings by name are expected", id="a list"),
+        pytest.param(
+            b"config: [a]", "Pulumi.x.yaml holds a list where settings by name are expected", id="a list below"
+        ),
+        pytest.param(
+            b"confg: {}\nconfig: {}\na: 1", "Pulumi.x.yaml holds a, confg, of which nothing is read", id="other names"
+        ),
+        pytest.param(
+            b"config: {a: 1}\nconfig: {b: 1}",
+            "Pulumi.x.yaml is no YAML: 'config' stands there twice\n  in \"<unicode string>\", line 2, column 1",
+            id="a name twice",
+        ),
+        pytest.param(
+            b"config:\n  triton-fleet:x: [{cpu: .nan, b: 2026-01-01, c: 1, d: null, e: .inf}]",
+            "Pulumi.x.yaml holds values that no setting can have: triton-fleet:x[0].cpu: nan; "
+            "triton-fleet:x[0].b: 2026-01-01; triton-fleet:x[0].e: inf",
+            id="no JSON",
+        ),
     ],
 )
 def test_a_stack_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, text: str) -> None:
@@ -358,3 +375,12 @@ def test_a_stack_file_that_cannot_be_read_is_refused(tmp_path: Path, content: by
     with pytest.raises(LocalError) as refused:
         stack.read_settings(tracked)
     assert refused.value.what.startswith(text)
+
+
+def test_a_bare_key_of_a_stack_file_is_the_projects_own_as_for_pulumi(tmp_path: Path) -> None:
+    tracked = tmp_path / "Pulumi.x.yaml"
+    tracked.write_text("encryptionsalt: v1:s\nconfig: {store: {size_gib: 1}, aws:region: x}\n")
+    assert stack.read_settings(tracked) == {
+        "encryptionsalt": "v1:s",
+        "config": {"triton-fleet:store": {"size_gib": 1}, "aws:region": "x"},
+    }

@@ -110,7 +110,11 @@ REFUSED = [
         id="a version that EKS does not support",
     ),
     pytest.param(
-        {"place": cluster(kubernetes_version="1.33", addons={"vpc-cni": "v1", "kube-proxy": "v1"})},
+        {
+            "place": cluster(
+                kubernetes_version="1.33", addons={"vpc-cni": "v1.0.0-eksbuild.1", "kube-proxy": "v1.0.0-eksbuild.1"}
+            )
+        },
         [
             Fault(
                 "cluster.kubernetes_version",
@@ -129,6 +133,41 @@ REFUSED = [
             ),
         ],
         id="a version for which add-ons are not pinned",
+    ),
+    pytest.param(
+        {"place": cluster(region="eu-centrl-1", network={"vpc_cidr": "10.20.0.0/16", "zones": 2})},
+        [
+            Fault(
+                "cluster.region",
+                "'eu-centrl-1'",
+                "a region that the AWS provider knows (fleet/catalog/regions.yaml)",
+                "the provider refuses others",
+                "did you mean 'eu-central-1'?",
+            )
+        ],
+        id="a region that there is not",
+    ),
+    pytest.param(
+        {
+            "place": cluster(
+                network={
+                    "vpc_id": f"vpc-{1:017x}",
+                    "private_subnet_ids": [f"subnet-{number:017x}" for number in (1, 2, 1)],
+                    "public_subnet_ids": [f"subnet-{number:017x}" for number in (3, 2)],
+                }
+            )
+        },
+        [
+            Fault(
+                f"cluster.network.{setting}",
+                f"'subnet-{number:017x}'",
+                "each subnet once",
+                "a subnet is private or public, and one that is named twice stands for no second zone",
+                "name another subnet, or remove it",
+            )
+            for setting, number in (("private_subnet_ids[2]", 1), ("public_subnet_ids[1]", 2))
+        ],
+        id="subnets that are named twice",
     ),
     pytest.param(
         {"place": cluster(system_nodes={"instance_type": "g5.xlarge", "min": 3, "max": 2})},

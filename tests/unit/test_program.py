@@ -47,6 +47,8 @@ def test_registers_these_resources_and_no_others(local: Graph) -> None:
     assert sorted((one.type, one.name) for one in local.resources) == [
         ("kubernetes:apps/v1:Deployment", "minilm-a100-40gb"),
         ("kubernetes:apps/v1:Deployment", "minilm-h100-80gb"),
+        ("kubernetes:autoscaling/v2:HorizontalPodAutoscaler", "minilm-a100-40gb"),
+        ("kubernetes:autoscaling/v2:HorizontalPodAutoscaler", "minilm-h100-80gb"),
         ("kubernetes:batch/v1:Job", "fill-minilm"),
         ("kubernetes:core/v1:ConfigMap", "model-store-minilm"),
         ("kubernetes:core/v1:ConfigMap", "model-store-program"),
@@ -156,10 +158,6 @@ def test_the_kubeconfig_is_a_secret_wherever_it_goes(local: Graph) -> None:
             key: value for key, value in one.inputs.items() if not (isinstance(value, dict) and graph.SECRET in value)
         }
         assert not any("canary-token" in text for text in texts(open_part))
-
-
-def test_a_deployment_without_autoscaler_sets_its_replicas_b04(local: Graph) -> None:
-    assert [one.inputs["spec"]["replicas"] for one in local.of(graph.DEPLOYMENT)] == [1, 1]
 
 
 @pytest.mark.parametrize(

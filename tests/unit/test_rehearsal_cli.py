@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fleet import aws_access
 from rehearsal import cli
 
 if TYPE_CHECKING:
@@ -35,6 +36,22 @@ def test_an_add_on_is_active_where_it_is_in_the_account(
     told = capsys.readouterr()
     assert told.out == said
     assert ("ResourceNotFoundException" in told.err) is (status != 0)
+
+
+def test_a_token_is_the_certificate_of_the_cluster_that_plays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is the one that the program writes into the kubeconfig of a cluster that exists."""
+    user = {"client-certificate-data": "Y2VydA==", "client-key-data": "a2V5"}
+    (tmp_path / "kubeconfig").write_text(json.dumps({"users": [{"name": "admin", "user": user}]}))
+    monkeypatch.setenv("TRITON_FLEET_REHEARSAL_KUBECONFIG", str(tmp_path / "kubeconfig"))
+    document = json.loads(aws_access.kubeconfig("theirs", "eu-west-1", "https://x", "Q0E="))
+    (asked,) = (one["user"]["exec"] for one in document["users"])
+    assert asked["command"] == "aws"
+    assert cli.main(asked["args"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["apiVersion"] == asked["apiVersion"]
+    assert told["status"] == {"clientCertificateData": "cert", "clientKeyData": "key"}
 
 
 def test_anything_else_is_refused() -> None:

@@ -655,3 +655,75 @@ def _without(value: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - 
     if len(path) == 1:
         return {key: inner for key, inner in value.items() if key != path[0]}
     return {key: _without(inner, path[1:]) if key == path[0] else inner for key, inner in value.items()}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"triton-fleet:store": 1, "aws:region": 2, "pulumi:tags": 3, "other:store": 4}, {"store": 1}),
+        ({"store": 1}, {"store": 1}),
+        ({"triton-flet:store": 1}, {"triton-flet:store": 1}),
+        ({"Triton_Fleet:store": 1, "triton:x": 2}, {"Triton_Fleet:store": 1, "triton:x": 2}),
+    ],
+)
+def test_settings_are_told_from_other_configuration_by_their_namespace(
+    config: dict[str, Any], expected: dict[str, object]
+) -> None:
+    assert settings.from_config(config) == expected
+
+
+def test_a_misspelt_namespace_is_refused() -> None:
+    fault = settings._fault(("triton-flet:store",), "extra_forbidden", {"password": "secret"})
+    assert fault == Fault(
+        "triton-flet:store",
+        "the namespace 'triton-flet'",
+        "the namespace triton-fleet",
+        "settings of another namespace are not this program's, and a misspelt one would silently do nothing",
+        "write triton-fleet:store",
+    )
+
+
+def test_a_misspelt_namespace_is_refused_with_all_other_faults(folder: Path) -> None:
+    raw = settings.from_config({"triton-flet:store": "{}", "triton-fleet:environment": "prd"})
+    with pytest.raises(Refused) as refused:
+        settings.load(raw, folder)
+    assert [fault.setting for fault in refused.value.faults] == [
+        "environment",
+        "cluster",
+        "skus",
+        "models",
+        "images",
+        "triton-flet:store",
+    ]
+
+
+def test_configuration_of_plugins_is_not_read_and_its_values_are_not_shown() -> None:
+    unread = settings.unread({"aws:secretKey": "canary", "triton-fleet:store": {}, "awsome:x": 1})
+    assert [fault.setting for fault in unread] == ["aws:secretKey"]
+    assert "canary" not in str(unread[0])
+
+
+@pytest.mark.parametrize(
+    ("stack", "environment", "refused"),
+    [
+        ("dev", "dev", False),
+        ("prod", "dev", True),
+        ("dev", "local", True),
+        ("prod-eu", "prod", False),
+        ("mine", "dev", False),
+    ],
+)
+def test_a_stack_named_after_an_environment_is_that_one(stack: str, environment: str, refused: bool) -> None:  # noqa: FBT001 - a row's verdict
+    faults = settings.of_another_stack(stack, environment)
+    assert [fault.setting for fault in faults] == (["environment"] if refused else [])
+
+
+def test_a_name_that_an_enumeration_has_not_is_refused_with_those_that_it_has() -> None:
+    loc = ("cluster", "eks", "addons", "kube-prox", "[key]")
+    assert settings._fault(loc, "literal_error", "kube-prox") == Fault(
+        "cluster.addons.kube-prox",
+        "a setting named 'kube-prox'",
+        "a setting that exists: vpc-cni, coredns, kube-proxy, eks-pod-identity-agent, aws-efs-csi-driver",
+        "no setting has that name, and a misspelt one would silently do nothing",
+        "did you mean 'kube-proxy'?",
+    )

@@ -250,7 +250,7 @@ FAULTS = [
                 "1.34",
                 "a minor version of Kubernetes",
                 "EKS supports some versions, and add-ons fit one each",
-                f"correct it; {REFERENCE} 'cluster'",
+                f"write it in quotes: YAML reads it bare as a number (1.30 as 1.3); {REFERENCE} 'cluster'",
             ),
             Fault(
                 "cluster.network.vpc_cidr",

@@ -58,9 +58,13 @@ def test_the_deployment_of_a_gpu_sku(project: Path) -> None:
     assert manifest(settings) == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "minilm-a100-40gb", "namespace": "triton-local", "labels": LABELS},
+        "metadata": {
+            "name": "minilm-a100-40gb",
+            "namespace": "triton-local",
+            "labels": LABELS,
+            "annotations": {"triton-fleet.io/replicas": "autoscaler"},
+        },
         "spec": {
-            "replicas": 1,
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": 62 + 40 + 60,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
@@ -318,8 +322,8 @@ def test_maintenance_takes_one_replica_of_a_model_at_a_time(project: Path) -> No
 def test_nobody_talks_to_anybody_but_who_is_named(project: Path) -> None:
     triton = {"matchLabels": {"app.kubernetes.io/component": "triton"}}
     serving = [{"protocol": "TCP", "port": 8000}, {"protocol": "TCP", "port": 8001}]
-    serving_settings = settings_of(project, serving={"client_cidrs": ["198.18.0.0/15"]}).serving
-    specs = {one["metadata"]["name"]: one["spec"] for one in network.policies(serving_settings)}
+    settings = settings_of(project, serving={"client_cidrs": ["198.18.0.0/15"]}, monitoring={"namespace": "observers"})
+    specs = {one["metadata"]["name"]: one["spec"] for one in network.policies(settings)}
     assert specs == {
         "deny-all": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": []},
         "dns": {
@@ -349,7 +353,7 @@ def test_nobody_talks_to_anybody_but_who_is_named(project: Path) -> None:
                     "ports": serving,
                 },
                 {
-                    "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+                    "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observers"}}}],
                     "ports": [{"protocol": "TCP", "port": 8002}],
                 },
             ],
