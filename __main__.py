@@ -14,6 +14,7 @@ from pulumi.runtime import config as runtime_config
 from components import access
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
 from components.model_store import ModelStore, ModelStoreArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.place import Place
 from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
 from components.triton_fleet import TritonFleet, TritonFleetArgs
@@ -109,6 +110,10 @@ def main() -> None:
     ground = place(stack, admitted.kubeconfig)
     cluster = ground.cluster
     serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
+    monitoring = Monitoring(
+        "monitoring",
+        MonitoringArgs(stack, cluster.provider, namespaces=[serving.namespace], disks=ground.disks),
+    )
     store = ModelStore(
         names.STORE_NAME,
         ModelStoreArgs(
@@ -139,11 +144,11 @@ def main() -> None:
             settings=stack,
             program=VERIFICATION_PROGRAM.read_text(),
             cases=admitted.cases,
-            identities=[*serving.identities, *store.identities, *fleet.identities],
+            identities=[*serving.identities, *monitoring.identities, *store.identities, *fleet.identities],
             kubeconfig=cluster.kubeconfig,
             provider=cluster.provider,
             namespace=serving.namespace,
-            after=[serving, store, fleet],
+            after=[serving, monitoring, store, fleet],
         ),
     )
 
@@ -151,7 +156,7 @@ def main() -> None:
     pulumi.export("endpoint", pulumi.Output.all(**addresses).apply(lambda known: outputs.endpoint(stack, known)))
     pulumi.export("verification", proof.report)
     pulumi.export("skus", outputs.skus(stack))
-    pulumi.export("grafana", None)
+    pulumi.export("grafana", outputs.grafana(stack))
     pulumi.export("cost", cost.output(stack))
 
 
