@@ -40,7 +40,7 @@ class GpuStackArgs:
 class GpuStack(pulumi.ComponentResource):
     """GPUs, labelled, offered and measured."""
 
-    releases: list[Release]
+    releases: list[pulumi.Resource]
     ready: list[pulumi.Resource]
     """What pods that ask for a GPU depend on: the node's labels and its offer. Not that it is measured."""
 
