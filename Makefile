@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 STACK ?= local
 # Recipes read these from the environment: a text with quotes in it is then an argument, not a part of the command.
-export STACK STATE CLUSTER EXPORT PUSH BASE NODES SIMULATE_GPUS YES ONLY
+export STACK STATE CLUSTER EXPORT PUSH BASE NODES SIMULATE_GPUS YES ONLY REFRESH
 # STATE=<folder> keeps a cluster and its stack there instead of in .fleet: a second one beside the first.
 .DEFAULT_GOAL := help
 .PHONY: help up down test check preview render preflight rehearse golden verify images prepare bench settings clean
@@ -15,8 +15,8 @@ help: ## this list
 	@sh local/bootstrap.sh
 FORCE:
 
-up: .venv ## everything on this machine: cluster, stack `local`, verification report (CLUSTER=<kubeconfig file> uses another cluster)
-	@$(PY) -m local $${STATE:+--state="$$STATE"} up $${CLUSTER:+--cluster="$$CLUSTER"}
+up: .venv ## everything on this machine: cluster, stack `local`, verification report (CLUSTER=<kubeconfig file> uses another cluster; REFRESH=1 puts right what was changed by hand)
+	@$(PY) -m local $${STATE:+--state="$$STATE"} up $${CLUSTER:+--cluster="$$CLUSTER"} $${REFRESH:+--refresh}
 
 down: .venv ## destroy stack `local`, stop the embedded cluster, leave nothing
 	@$(PY) -m local $${STATE:+--state="$$STATE"} down $${CLUSTER:+--cluster="$$CLUSTER"}

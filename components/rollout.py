@@ -39,13 +39,14 @@ class Waiter(dynamic.ResourceProvider):
         return dynamic.UpdateResult(self._waited(_news))
 
     def _waited(self, props: dict[str, Any]) -> dict[str, Any]:
-        from services.verification import rollout  # noqa: PLC0415
+        from services.verification import hint, rollout  # noqa: PLC0415
 
         awaited = rollout.Awaited(props["namespace"], props["deployment"], props["fewest"], props["deadline_s"])
         # The engine shows what its providers print.
         verdict = rollout.run(props["kubeconfig"], awaited, lambda line: print(line, flush=True))  # noqa: T201
         if verdict.state == "failed":
-            raise RolloutFailed(f"{verdict.text}\nlook first at: kubectl -n {props['namespace']} {verdict.look}")
+            look = hint.runnable(f"kubectl -n {props['namespace']} {verdict.look}")
+            raise RolloutFailed(f"{verdict.text}\nlook first at: {look}")
         return {"digest": props["digest"]}
 
 

@@ -55,14 +55,14 @@ class Runner(dynamic.ResourceProvider):
         return dynamic.UpdateResult(self._proved(_news))
 
     def _proved(self, props: dict[str, Any]) -> dict[str, Any]:
-        from services.verification import runner  # noqa: PLC0415
+        from services.verification import hint, runner  # noqa: PLC0415
 
         order = verification.Order(verification.Plan.model_validate_json(props["plan"]), props["config_map"])
         results = runner.run(order, props["kubeconfig"], _say, settling=True)
         if verification.failed(results):
             raise VerificationFailed(
                 f"verification failed\n{verification.table(results)}\n"
-                f"look first at: {verification.first_look(order.plan, results)}"
+                f"look first at: {hint.runnable(verification.first_look(order.plan, results))}"
             )
         return {"digest": props["digest"], "report": runner.report(results)}
 

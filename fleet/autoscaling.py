@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from fleet import monitoring, names, pods
+from fleet import monitoring, names, pods, recording
 from fleet.schema_autoscaling import SYNC_S
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fleet.schema import ModelSettings, Placement, Settings
     from fleet.schema_autoscaling import ModelAutoscaling
 
-RATIO: Final = "triton:queue_compute:ratio"
-WAITING: Final = "triton:waiting_requests:sum"
+RATIO: Final = recording.QUEUE_COMPUTE_RATIO
+WAITING: Final = recording.WAITING_REQUESTS
 
 Owner = Literal["settings", "autoscaler", "keda"]
 """Who sets a Deployment's number of replicas; stands in its annotation, so that a change of owner is an update."""

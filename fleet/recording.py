@@ -319,14 +319,17 @@ def promise_rules(settings: Settings) -> list[Rule]:
 
 
 def rules(settings: Settings) -> Manifest:
-    """All recording rules of the stack."""
+    """All recording rules of the stack.
+
+    Rules of a group are evaluated in order, so what is reckoned from another series stands in that series' group:
+    across groups it would be one interval late.
+    """
     interval_s = settings.monitoring.evaluation_interval_s
     return rule_object(
         settings,
         RULES,
         {
-            "triton-pods": (interval_s, pod_rules(settings)),
-            "triton-skus": (interval_s, sku_rules(settings)),
+            "triton-load": (interval_s, [*pod_rules(settings), *sku_rules(settings)]),
             "triton-bounds": (interval_s, bound_rules(settings)),
             "triton-gpus": (interval_s, gpu_rules(settings)),
             "triton-promises": (PROMISES_INTERVAL_S, promise_rules(settings)),

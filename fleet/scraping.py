@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fleet.settings import Settings
 
 API_VERSION: Final = "monitoring.coreos.com/v1"
-TRITON: Final = names.POD_MONITOR
+TRITON: Final = "triton"
 NODE_AUTOSCALER: Final = "node-autoscaler"
 
 LABEL_ENVIRONMENT: Final = "environment"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import bench, commands, packages, push, rehearse, stack
+from local import bench, commands, packages, push, rehearse, stack, turns
 from local.cluster import topology
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
@@ -25,6 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     up = command.add_parser("up", help="start the embedded cluster, deploy the stack, print the verification report")
     down = command.add_parser("down", help="destroy the stack, stop the embedded cluster")
     verify = command.add_parser("verify", help="run the verification again")
+    up.add_argument("--refresh", action="store_true", help="find and put right what was changed by hand")
     for parsed in (up, down, verify):
         parsed.add_argument(
             "--cluster", type=Path, help="kubeconfig file of a cluster to use instead of the embedded one"
@@ -59,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     named = _file(arguments.state)
     state = State(named) if named else default_state()
     _adapt(os.environ)
+    turns.interruptible()
     try:
         _require(arguments, state)
         COMMANDS[arguments.command](arguments, state)
@@ -75,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
-    "up": lambda given, state: commands.up(state, _file(given.cluster), _progress),
+    "up": lambda given, state: commands.up(state, _file(given.cluster), _progress, refresh=given.refresh),
     "down": lambda given, state: commands.down(state, _file(given.cluster), _progress),
     "verify": lambda given, state: commands.verify(given.stack, state, _file(given.cluster), _progress),
     "preview": lambda given, state: commands.preview(given.stack, state, _progress),

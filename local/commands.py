@@ -2,57 +2,64 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from fleet import verification
-from local import diagnosis, mirror, packages, preflight_table, rendering, stack, toolchain
+from local import diagnosis, mirror, packages, preflight_table, rendering, stack, toolchain, turns
 from local.cluster import images as cluster_images
 from local.cluster import lifecycle, prepare, topology
 from local.cluster.handle import Handle
 from local.errors import LocalError
 from local.images import build, recipes
-from local.state import PROJECT, State, cache_folder
+from local.state import PROJECT, State, cache_folder, default_state
+
+if TYPE_CHECKING:
+    import subprocess
 
 LOCAL_STACK = "local"
 DISK_NEEDED_GIB = 8
 """Three nodes' images and the cluster's own files, measured at 5 GiB, and some room."""
 REPORTS = PROJECT / "reports"
 RENDERED = PROJECT / "rendered"
+VERIFICATION_FAILED = 1
+"""Exit status of `services.verification.runner` when it ran and a check did not hold."""
 GOLDEN = PROJECT / "tests" / "golden"
 REPORT = REPORTS / "verification.json"
 
 Progress = Callable[[str], None]
 
 
-def up(state: State, cluster: Path | None, progress: Progress) -> None:
-    """Bring everything up, or find it up: cluster, images, stack; ends with the verification report."""
+def up(state: State, cluster: Path | None, progress: Progress, *, refresh: bool = False) -> None:
+    """Bring everything up, or find it up: cluster, images, stack; ends with the verification report.
+
+    With `refresh` what was changed by hand is found and put right; else the objects are taken to be as they were made.
+    """
     if cluster is None:
         packages.require_machine()
         require_disk(state)
     else:
         require_cluster(cluster)
-    with alone(state):
+        _require_another(cluster, state)
+    with turns.alone(state):
         kubeconfig = cluster or start_cluster(state, progress)
         mirror.complete(progress)
         if cluster is None:
             _forget_stack_of_another_cluster(state, progress)
         opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=kubeconfig)
+        _settle(opened, progress)
         # The last report must not stand as this update's, should it fail.
         REPORT.unlink(missing_ok=True)
-        progress("pulumi: up")
-        done = opened.with_settings("up", "--yes", "--skip-preview", "--suppress-outputs")
+        progress("pulumi: up, after a look at every object" if refresh else "pulumi: up")
+        looked = ["--refresh"] if refresh else []
+        done = opened.with_settings("up", "--yes", "--skip-preview", "--suppress-outputs", *looked)
         if done.returncode != 0:
             raise LocalError(
                 "pulumi up failed; what it said stands above",
@@ -62,16 +69,33 @@ def up(state: State, cluster: Path | None, progress: Progress) -> None:
         _print_result(opened)
 
 
+def _settle(opened: stack.Stack, progress: Progress) -> None:
+    """Creations that an interrupted update had begun are begun again, not warned of for ever.
+
+    Kubernetes objects have names of their own: one that is there already is taken over.
+    """
+    document = stack.exported(opened, secrets=False)
+    pending = document["deployment"].get("pending_operations") or []
+    begun = [one["resource"]["urn"].rpartition("::")[2] for one in pending if one["type"] == "creating"]
+    if not begun:
+        return
+    progress(f"pulumi: an interrupted update had begun to make {', '.join(begun)}; it is made now")
+    document["deployment"]["pending_operations"] = [one for one in pending if one["type"] != "creating"]
+    stack.imported(opened, document)
+
+
 def down(state: State, cluster: Path | None, progress: Progress) -> None:
     """Destroy the stack, then stop the embedded cluster and remove all it made."""
     if cluster is not None:
         require_cluster(cluster)
-    with alone(state):
+        _require_another(cluster, state)
+    with turns.alone(state):
         running = Handle.read(state)
         reachable = cluster or (state.kubeconfig if running and running.alive and state.kubeconfig.exists() else None)
         home = stack.backend_home(state, cluster)
         failure: LocalError | None = None
-        if reachable is not None and (home / "backend").exists():
+        known = (home / "backend").exists()
+        if reachable is not None and known:
             opened = stack.open_stack(LOCAL_STACK, state, progress, cluster=cluster, kubeconfig=reachable)
             progress("pulumi: destroy")
             if opened.with_settings("destroy", "--yes", "--skip-preview").returncode != 0:
@@ -88,7 +112,10 @@ def down(state: State, cluster: Path | None, progress: Progress) -> None:
             shutil.rmtree(home, ignore_errors=True)
         if failure is not None:
             raise failure
-        progress("down: nothing is left running")
+        if cluster is not None and not known:
+            progress(f"down: this checkout has no stack on {', '.join(_servers(cluster))}; nothing was changed there")
+            return
+        progress("down: nothing is left running" if cluster is None else "down: nothing of the stack is left there")
 
 
 def preview(name: str, state: State, progress: Progress) -> None:
@@ -141,8 +168,10 @@ def verify(name: str, state: State, cluster: Path | None, progress: Progress) ->
     """Run the verification again, on the plan that the stack's last update verified."""
     if cluster is not None:
         require_cluster(cluster)
-    with alone(state):
-        opened = stack.open_stack(name, state, progress, cluster=cluster)
+        _require_another(cluster, state)
+    with turns.alone(state):
+        _require_deployed(name, state, cluster)
+        opened = stack.open_stack(name, state, progress, cluster=cluster, kubeconfig=cluster or state.kubeconfig)
         if not run_verification(opened):
             raise LocalError(
                 f"verification of stack {name} failed; the table stands above", fix="look at what it names first"
@@ -154,16 +183,39 @@ def run_verification(opened: stack.Stack) -> bool:
     document = stack.exported(opened)
     REPORTS.mkdir(exist_ok=True)
     REPORT.unlink(missing_ok=True)
-    done = subprocess.run(
+    done = turns.run(
         [sys.executable, "-m", "services.verification.runner", "--from-state", "/dev/stdin", "--json", str(REPORT)],
-        cwd=PROJECT,
+        folder=PROJECT,
         # In a rehearsal the programs that it asks AWS with are stand-ins too.
-        env=dict(opened.environment),
-        input=json.dumps(document),
-        text=True,
-        check=False,
+        environment={
+            **opened.environment,
+            **({} if opened.kubeconfig is None else {stack.CLUSTER_VARIABLE: str(opened.kubeconfig)}),
+        },
+        text=json.dumps(document),
     )
+    if done.returncode not in (0, VERIFICATION_FAILED):
+        raise LocalError(
+            f"the verification of stack {opened.name} did not run; why stands above",
+            fix="run make up again: it goes on where an update stopped",
+        )
     return done.returncode == 0
+
+
+def _require_deployed(name: str, state: State, cluster: Path | None) -> None:
+    """Refuse to verify what was not deployed from here, or is not running."""
+    home = stack.backend_home(state, cluster)
+    if not (home / "backend" / ".pulumi" / "stacks" / stack.PROJECT_NAME / f"{name}.json").exists():
+        own = name == LOCAL_STACK
+        raise LocalError(
+            f"stack {name} was not deployed from here: {home} holds no state of it",
+            fix="run make up first"
+            if own
+            else f"give the verification the state of your own backend: `pulumi stack export --stack {name} "
+            f"--show-secrets | {sys.executable} -m services.verification.runner --from-state /dev/stdin`",
+        )
+    running = Handle.read(state)
+    if cluster is None and not (running and running.alive):
+        raise LocalError("the embedded cluster is not running", fix="start it with make up, which also verifies")
 
 
 def images(export: Path | None, progress: Progress) -> None:
@@ -245,6 +297,20 @@ def require_cluster(kubeconfig: Path) -> None:
         )
 
 
+def _servers(kubeconfig: Path) -> list[str]:
+    return [str(entry["cluster"]["server"]) for entry in yaml.safe_load(kubeconfig.read_text())["clusters"]]
+
+
+def _require_another(cluster: Path, state: State) -> None:
+    """The embedded cluster has its stack already: a second one would take over its objects, and remove them."""
+    for own in {state.kubeconfig, default_state().kubeconfig}:
+        if own.is_file() and set(_servers(own)) & set(_servers(cluster)):
+            raise LocalError(
+                f"CLUSTER={cluster} is this checkout's own embedded cluster ({own})",
+                fix="leave CLUSTER out: make up, make verify and make down are for the embedded cluster",
+            )
+
+
 def namespace_of(opened: stack.Stack) -> str:
     """The serving namespace of a stack, as its settings file says or leaves to the default."""
     settings: Mapping[str, Any] = (yaml.safe_load(opened.settings_file.read_text()) or {}).get("config", {})
@@ -294,7 +360,7 @@ def _offline(name: str, state: State, progress: Progress) -> Iterator[stack.Stac
     """A stack with no cluster, no account and no state: everything in it is yet to be created."""
     home = State(state.root / "preview" / name)
     absent = home.root / "no-cluster"
-    with alone(home):
+    with turns.alone(home):
         rehearsed = stack.Rehearsed(home.root / "account", absent, stack.without_cluster, plans_only=True)
         progress(f"stack {name}: the plan of a first update; no cluster is asked, and AWS is played by stand-ins")
         # The account of a preview that died must not be this one's; what else the stand-ins keep there is a cache.
@@ -324,20 +390,3 @@ def _replace_folder(target: Path, texts: Mapping[str, str]) -> None:
         file.write_text(text)
     shutil.rmtree(target, ignore_errors=True)
     scratch.rename(target)
-
-
-@contextmanager
-def alone(state: State) -> Iterator[None]:
-    """One command at a time per state folder; a second one says for whom it waits."""
-    state.root.mkdir(parents=True, exist_ok=True)
-    with (state.root / "command.lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            print(f"waiting for another command of this checkout ({lock.read().strip()})", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()}, since {time.strftime('%H:%M:%S')}")
-        lock.flush()
-        yield

@@ -22,7 +22,7 @@ from kubernetes.config import new_client_from_config
 
 from fleet import aws_names, settings
 from fleet.faults import Refused
-from local import commands, diagnosis, mirror, packages, stack
+from local import commands, diagnosis, mirror, packages, stack, turns
 from local.cluster import config, lifecycle, prepare
 from local.cluster.handle import Handle
 from local.cluster.topology import NODES, Node
@@ -79,7 +79,7 @@ def rehearse(name: str, state: State, progress: Progress) -> None:
     home = State(state.root / "rehearsal")
     packages.require_machine()
     commands.require_disk(home)
-    with commands.alone(home):
+    with turns.alone(home):
         # A rehearsal that was killed left its cluster, with objects that this one's stack would find taken.
         lifecycle.stop(home, progress)
         report = commands.REPORTS / REPORT

@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -19,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from fleet import names
-from local import toolchain
+from local import toolchain, turns
 from local.errors import LocalError
 from local.state import PROJECT, State
 from rehearsal import existing
 from rehearsal.ledger import Ledger
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator, Mapping
 
 CLUSTER_VARIABLE = "TRITON_FLEET_CLUSTER"
@@ -40,6 +40,8 @@ NOT_PASSED_ON = (
     CLUSTER_VARIABLE,
 )
 """What a shell may have set for other work must neither be used nor changed."""
+PROJECT_NAME = "triton-fleet"
+"""As Pulumi.yaml names it: a folder in the backend."""
 STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 """Names that Pulumi takes for a stack: https://www.pulumi.com/docs/iac/concepts/stacks/"""
 TOP_LEVEL = ("config", "secretsprovider", "encryptionsalt", "encryptedkey", "environment")
@@ -93,14 +95,11 @@ class Stack:
     ) -> subprocess.CompletedProcess[str]:
         """Run pulumi in the project; its output goes to the terminal, with its live view, unless captured."""
         plain = [] if sys.stdout.isatty() and not capture else ["--non-interactive"]
-        return subprocess.run(
+        return turns.run(
             [toolchain_program(self.environment), *arguments, *plain, f"--stack={self.name}"],
-            cwd=folder or self.settings_file.parent,
-            env=dict(self.environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=capture,
-            text=True,
-            check=False,
+            folder=folder or self.settings_file.parent,
+            environment=self.environment,
+            capture=capture,
         )
 
     def with_settings(self, command: str, *arguments: str, capture: bool = False) -> subprocess.CompletedProcess[str]:
@@ -370,15 +369,29 @@ def _encrypt_placeholders(stack: Stack, secure: Mapping[str, str], progress: Cal
         )
 
 
-def exported(stack: Stack) -> dict[str, Any]:
-    """The stack's state with its secrets in plain text; keep it out of files that stay."""
-    done = stack.pulumi("stack", "export", "--show-secrets", capture=True)
+def exported(stack: Stack, *, secrets: bool = True) -> dict[str, Any]:
+    """The stack's state, with `secrets` in plain text: keep that out of files that stay."""
+    done = stack.pulumi("stack", "export", *(["--show-secrets"] * secrets), capture=True)
     if done.returncode != 0:
         raise LocalError(
             f"the state of stack {stack.name} could not be read", details=done.stderr.strip(), fix="make up"
         )
     document: dict[str, Any] = json.loads(done.stdout)
     return document
+
+
+def imported(stack: Stack, document: Mapping[str, Any]) -> None:
+    """Puts an edited state, its secrets encrypted, in place of the stack's."""
+    path = stack.home / "edited.json"
+    path.write_text(json.dumps(document))
+    try:
+        done = stack.pulumi("stack", "import", f"--file={path}", capture=True)
+    finally:
+        path.unlink()
+    if done.returncode != 0:
+        raise LocalError(
+            f"the state of stack {stack.name} could not be put back", details=done.stderr.strip(), fix="make up again"
+        )
 
 
 def outputs(stack: Stack) -> dict[str, Any]:

@@ -48,7 +48,6 @@ KUBE_STATE_METRICS = "v2.20.0"
 NODE_FEATURE_DISCOVERY = "v0.19.0"
 METRICS_SERVER = "v0.9.0"
 HELM = "v3.18.6"
-"""The version inside of the Kubernetes provider."""
 
 Progress = Callable[[str], None]
 
@@ -195,10 +194,11 @@ TOOLS = {
             variables={f"{_VERSION}.gitVersion": METRICS_SERVER},
             brings=(("sigs.k8s.io/metrics-server", "charts/metrics-server"),),
         ),
+        # What renders charts in tests is what the provider installs them with: the same module, compiled once.
         Tool(
             "helm",
             "helm.sh/helm/v3/cmd/helm",
-            module="helm",
+            module="pulumi-resource-kubernetes",
             variables={"helm.sh/helm/v3/internal/version.version": HELM},
         ),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import json
 import os
@@ -14,8 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from local import packages
@@ -35,52 +33,47 @@ RESTARTS_TOLERATED = 4
 """A component may wait for another by failing; one that was restarted more often is broken."""
 LINKS = Path("/sys/class/net")
 BRIDGE_SETTINGS = Path("/proc/sys/net/bridge")
+INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY = Path("anon_inode:inotify")
+"""What a file descriptor of an inotify instance is a link to."""
+WATCHES_OF_A_CLUSTER = 40
+"""Instances of inotify that one needs: 35 were counted with three nodes, and its root pods have some."""
 
 Progress = Callable[[str], None]
 
 
 def start(state: State, binaries: Mapping[str, str], progress: Progress) -> Handle:
-    """Start the cluster of `state`, or find it running; returns when every node is Ready.
+    """Start the cluster of `state`, or find it running; returns when every node is Ready. One command at a time.
 
     Errors: LocalError with the last log lines of the component that failed.
     """
-    with _one_at_a_time(state):
-        running = Handle.read(state)
-        if running and running.alive:
-            progress(f"cluster: running already (process {running.pid}, range {running.network})")
-            before = _restarts(running)
-        else:
-            _clear_remains(state)
-            running = _launch(state, binaries, progress, preferred=running.network if running else None)
-            before = {}
-        _wait_for_api(running, before, progress)
-        _wait_for_nodes(running, before, progress)
-        return running
+    running = Handle.read(state)
+    if running and running.alive:
+        progress(f"cluster: running already (process {running.pid}, range {running.network})")
+        before = _restarts(running)
+    else:
+        _clear_remains(state)
+        running = _launch(state, binaries, progress, preferred=running.network if running else None)
+        before = {}
+    _wait_for_api(running, before, progress)
+    _wait_for_nodes(running, before, progress)
+    return running
 
 
 def stop(state: State, progress: Progress) -> None:
     """End the cluster of `state` and remove all it made, but the store; says nothing where there is nothing."""
-    with _one_at_a_time(state):
-        recorded = Handle.read(state)
-        if recorded and recorded.alive:
-            progress(f"cluster: stopping (process {recorded.pid})")
-            _end(recorded)
-        _clear_remains(state)
-        shutil.rmtree(state.cluster, ignore_errors=True)
-        state.kubeconfig.unlink(missing_ok=True)
-
-
-@contextmanager
-def _one_at_a_time(state: State) -> Iterator[None]:
-    """Two commands on one state folder take turns: the second finds what the first made."""
-    state.root.mkdir(parents=True, exist_ok=True)
-    with (state.root / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    recorded = Handle.read(state)
+    if recorded and recorded.alive:
+        progress(f"cluster: stopping (process {recorded.pid})")
+        _end(recorded)
+    _clear_remains(state)
+    shutil.rmtree(state.cluster, ignore_errors=True)
+    state.kubeconfig.unlink(missing_ok=True)
 
 
 def _launch(state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None) -> Handle:
     _require_bridge_filter()
+    _require_watches()
     network = _claim_range(preferred)
     state.logs.mkdir(parents=True, exist_ok=True)
     link = topology.link_name(network)
@@ -273,6 +266,31 @@ def _require_bridge_filter() -> None:
             f"the kernel module br_netfilter is not loaded and could not be: {BRIDGE_SETTINGS} does not exist",
             fix="load it on the machine with `modprobe br_netfilter` (from inside a container: on its host)",
         )
+
+
+def _require_watches(limit: Path = INOTIFY_LIMIT) -> None:
+    """Kubelets and containerds watch files; without an instance left they end with an error that names no limit."""
+    allowed, used = int(limit.read_text()), _watches()
+    if allowed - used < WATCHES_OF_A_CLUSTER:
+        raise LocalError(
+            f"user {os.geteuid()} has {used} inotify instances of the {allowed} that the kernel allows; "
+            f"a cluster needs {WATCHES_OF_A_CLUSTER}",
+            fix="stop a cluster of another checkout (make down), or allow more: "
+            f"sysctl fs.inotify.max_user_instances={used + 4 * WATCHES_OF_A_CLUSTER}",
+        )
+
+
+def _watches() -> int:
+    """Inotify instances that this user's processes have."""
+    return sum(_watches_of(process) for process in Path("/proc").iterdir() if process.name.isdigit())
+
+
+def _watches_of(process: Path) -> int:
+    try:
+        own = process.stat().st_uid == os.geteuid()
+        return sum(each.readlink() == INOTIFY for each in (process / "fd").iterdir()) if own else 0
+    except OSError:
+        return 0
 
 
 def _end(running: Handle) -> None:

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from fleet import names, verification
 from fleet.verification import RECORD_PREFIX, Check, Order, Result
+from services.verification import hint
 from services.verification.cluster import ClusterError, JobPod, KubernetesCluster
 
 if TYPE_CHECKING:
@@ -409,7 +410,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args.json.write_text(json.dumps(report(results), indent=2) + "\n")
     print(verification.table(results))
     if verification.failed(results):
-        print(f"look first at: {verification.first_look(order.plan, results)}")
+        print(f"look first at: {hint.runnable(verification.first_look(order.plan, results))}")
         return EXIT_FAILED
     return 0
 

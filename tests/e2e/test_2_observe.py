@@ -234,7 +234,7 @@ def test_verification_says_what_of_monitoring_does_not_work(checkout: Checkout, 
         failed = {row["name"]: row["reason"] for row in rows if not row["ok"]}
         assert set(failed) <= {f"monitoring/pod-metrics/{RATIO}", "monitoring/autoscalers"}
         assert "503" in failed[f"monitoring/pod-metrics/{RATIO}"]
-        assert "look first at: kubectl describe apiservice v1beta1.custom.metrics.k8s.io" in done.text
+        assert " describe apiservice v1beta1.custom.metrics.k8s.io" in done.text
     finally:
         checkout.kubectl("scale", *adapter, "--replicas=1")
         checkout.kubectl("rollout", "status", *adapter, "--timeout=60s")

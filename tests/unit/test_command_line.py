@@ -37,6 +37,7 @@ def made(tmp_path: Path) -> Path:
     ("words", "given"),
     [
         (["up"], ["up"]),
+        (["up", "REFRESH=1"], ["up", "--refresh"]),
         (["preview"], ["preview", "--stack=local"]),
         (["preflight", "STACK="], ["preflight", "--stack="]),
         (["preflight", 'STACK=dev"; touch spoilt; "'], ["preflight", '--stack=dev"; touch spoilt; "']),
@@ -134,7 +135,7 @@ def test_a_folder_that_is_to_be_made_is_accepted_and_not_made(tmp_path: Path) ->
 def test_a_file_of_another_user_is_an_error_that_says_whose_checkout_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def denied(*_: object) -> None:
+    def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "/checkout/.fleet/command.lock")
 
     monkeypatch.setattr(commands, "up", denied)

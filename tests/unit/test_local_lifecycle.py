@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -453,6 +454,36 @@ def test_the_bridge_filter_is_loaded_or_asked_for(
         f"the kernel module br_netfilter is not loaded and could not be: {settings} does not exist\n"
         "fix: load it on the machine with `modprobe br_netfilter` (from inside a container: on its host)"
     )
+
+
+@pytest.mark.parametrize(("more", "fine"), [(40, True), (39, False)])
+def test_a_cluster_that_could_watch_no_files_is_not_started(tmp_path: Path, *, more: int, fine: bool) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-c", "import ctypes; ctypes.CDLL(None).inotify_init(); print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert watching.stdout is not None
+        watching.stdout.readline()
+        assert lifecycle._watches_of(Path("/proc") / str(watching.pid)) == 1
+        used = lifecycle._watches()
+        limit = tmp_path / "limit"
+        limit.write_text(f"{used + more}\n")
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr(lifecycle, "_watches", lambda: used)
+        if fine:
+            lifecycle._require_watches(limit)
+        else:
+            with pytest.raises(LocalError) as refused:
+                lifecycle._require_watches(limit)
+            assert refused.value.what == (
+                f"user {os.geteuid()} has {used} inotify instances of the {used + more} that the kernel allows; "
+                "a cluster needs 40"
+            )
+        monkey.undo()
+    finally:
+        watching.communicate(b"\n")
 
 
 # Images on nodes

@@ -384,3 +384,102 @@ def test_a_bare_key_of_a_stack_file_is_the_projects_own_as_for_pulumi(tmp_path: 
         "encryptionsalt": "v1:s",
         "config": {"triton-fleet:store": {"size_gib": 1}, "aws:region": "x"},
     }
+
+
+# What is refused before Pulumi is asked
+
+
+def deployed(home: Path, name: str = "local") -> None:
+    file = home / "backend" / ".pulumi" / "stacks" / "triton-fleet" / f"{name}.json"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+
+def test_what_was_not_deployed_is_not_verified(state: State) -> None:
+    for name, fix in (("local", "run make up first"), ("prod", "give the verification the state of your own backend")):
+        with pytest.raises(LocalError) as refused:
+            commands._require_deployed(name, state, None)
+        assert refused.value.what == (
+            f"stack {name} was not deployed from here: {state.pulumi / 'embedded'} holds no state of it"
+        )
+        assert refused.value.fix.startswith(fix)
+
+
+def test_a_cluster_that_is_not_running_is_not_verified(state: State, tmp_path: Path) -> None:
+    deployed(state.pulumi / "embedded")
+    with pytest.raises(LocalError) as refused:
+        commands._require_deployed("local", state, None)
+    assert str(refused.value) == (
+        "the embedded cluster is not running\nfix: start it with make up, which also verifies"
+    )
+    other = kubeconfig(tmp_path / "other", "https://a.invalid")
+    deployed(stack.backend_home(state, other))
+    commands._require_deployed("local", state, other)
+
+
+def test_the_embedded_cluster_is_no_other_cluster(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default = State(tmp_path / "default")
+    monkeypatch.setattr(commands, "default_state", lambda: default)
+    for one in (state, default):
+        one.root.mkdir()
+    kubeconfig(state.kubeconfig, "https://198.18.0.2:6443")
+    kubeconfig(default.kubeconfig, "https://198.18.16.2:6443")
+    commands._require_another(kubeconfig(tmp_path / "other", "https://198.18.32.2:6443"), state)
+    for server, own in (("https://198.18.0.2:6443", state), ("https://198.18.16.2:6443", default)):
+        copy = kubeconfig(tmp_path / "copy", server)
+        with pytest.raises(LocalError) as refused:
+            commands._require_another(copy, state)
+        assert refused.value.what == f"CLUSTER={copy} is this checkout's own embedded cluster ({own.kubeconfig})"
+
+
+def test_down_on_a_cluster_without_a_stack_of_ours_says_so(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "require_cluster", lambda _: None)
+    said: list[str] = []
+    commands.down(state, kubeconfig(tmp_path / "other", "https://a.invalid"), said.append)
+    assert said == ["down: this checkout has no stack on https://a.invalid; nothing was changed there"]
+
+
+@pytest.mark.parametrize(
+    ("pending", "kept", "said"),
+    [
+        ([], None, []),
+        ([("updating", "a")], None, []),
+        (
+            [("creating", "a"), ("updating", "b"), ("creating", "c")],
+            [("updating", "b")],
+            ["pulumi: an interrupted update had begun to make a, c; it is made now"],
+        ),
+    ],
+)
+def test_creations_that_were_begun_are_made_anew_and_warned_of_no_more(
+    checkout: Project,
+    state: State,
+    pending: list[tuple[str, str]],
+    kept: list[tuple[str, str]] | None,
+    said: list[str],
+) -> None:
+    def operations(rows: list[tuple[str, str]]) -> list[dict[str, Any]]:
+        return [{"type": kind, "resource": {"urn": f"urn:pulumi:local::p::t::{name}"}} for kind, name in rows]
+
+    (checkout.folder / "state.json").write_text(
+        json.dumps({"version": 3, "deployment": {"resources": [1], "pending_operations": operations(pending)}})
+    )
+    checkout.pulumi(
+        f'[ "$2" = export ] && cat {checkout.folder}/state.json; '
+        f'[ "$2" = import ] && cp "${{3#--file=}}" {checkout.folder}/put.json; exit 0'
+    )
+    told: list[str] = []
+    commands._settle(opened(checkout, state), told.append)
+    assert told == said
+    put = checkout.folder / "put.json"
+    assert put.exists() is (kept is not None)
+    if kept is not None:
+        assert json.loads(put.read_text()) == {
+            "version": 3,
+            "deployment": {"resources": [1], "pending_operations": operations(kept)},
+        }
+    assert not (state.pulumi / "embedded" / "edited.json").exists()

@@ -190,7 +190,6 @@ def test_every_tool_of_the_project_can_be_keyed_and_has_a_place_of_its_own(monke
         ("metrics-server", "sigs.k8s.io/metrics-server", toolchain.METRICS_SERVER, "v0.9.0"),
         ("nfd-worker", toolchain._NFD, toolchain.NODE_FEATURE_DISCOVERY, "v0.19.0"),
         ("helm", "helm.sh/helm/v3", toolchain.HELM, "v3.18.6"),
-        ("pulumi-resource-kubernetes", "helm.sh/helm/v3", toolchain.HELM, toolchain.PULUMI_KUBERNETES),
     ],
 )
 def test_a_tool_says_the_version_that_its_module_pins(name: str, module: str, version: str, said: str) -> None:
