@@ -13,6 +13,7 @@ from pulumi.runtime import config as runtime_config
 
 from components import access
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
+from components.gpu_stack import GpuStack, GpuStackArgs
 from components.model_store import ModelStore, ModelStoreArgs
 from components.place import Place
 from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
@@ -108,6 +109,7 @@ def main() -> None:
 
     ground = place(stack, admitted.kubeconfig)
     cluster = ground.cluster
+    gpus = GpuStack("gpus", GpuStackArgs(stack, cluster.provider, after=ground.after))
     serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
     store = ModelStore(
         names.STORE_NAME,
@@ -130,7 +132,7 @@ def main() -> None:
             provider=cluster.provider,
             kubeconfig=cluster.kubeconfig,
             namespace=serving.namespace,
-            after=ground.after,
+            after=[*ground.after, *gpus.ready],
         ),
     )
     proof = Verification(
