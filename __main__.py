@@ -12,8 +12,8 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 
 from components import access
-from components.gpu_stack import GpuStack, GpuStackArgs
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
+from components.gpu_stack import GpuStack, GpuStackArgs
 from components.model_store import ModelStore, ModelStoreArgs
 from components.monitoring import Monitoring, MonitoringArgs
 from components.place import Place
@@ -117,7 +117,7 @@ def main() -> None:
         MonitoringArgs(stack, cluster.provider, namespaces=[serving.namespace], disks=ground.disks),
     )
     gpus = GpuStack(
-        "gpu-stack",
+        "gpus",
         GpuStackArgs(stack, cluster.provider, after=ground.after, monitoring=[*monitoring.namespace, *monitoring.crds]),
     )
     rules = TritonRules("rules", TritonRulesArgs(stack, cluster.provider, serving.namespace, monitoring.crds))
