@@ -12,6 +12,7 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 
 from components import access
+from components.dashboards import Dashboards, DashboardsArgs
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
 from components.gpu_stack import GpuStack, GpuStackArgs
 from components.model_store import ModelStore, ModelStoreArgs
@@ -146,13 +147,23 @@ def main() -> None:
             crds=monitoring.crds,
         ),
     )
+    Dashboards(
+        "dashboards",
+        DashboardsArgs(stack, cluster.provider, namespaces=[*monitoring.namespace, serving.namespace]),
+    )
     proof = Verification(
         "verification",
         VerificationArgs(
             settings=stack,
             program=VERIFICATION_PROGRAM.read_text(),
             cases=admitted.cases,
-            identities=[*serving.identities, *monitoring.identities, *rules.identities, *store.identities, *fleet.identities],
+            identities=[
+                *serving.identities,
+                *monitoring.identities,
+                *rules.identities,
+                *store.identities,
+                *fleet.identities,
+            ],
             kubeconfig=cluster.kubeconfig,
             provider=cluster.provider,
             namespace=serving.namespace,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pulumi_kubernetes as kubernetes
-    from pulumi_kubernetes.helm.v3 import Release
 
     from fleet.settings import Settings
 
