@@ -147,7 +147,7 @@ def main() -> None:
             crds=monitoring.crds,
         ),
     )
-    Dashboards(
+    dashboards = Dashboards(
         "dashboards",
         DashboardsArgs(stack, cluster.provider, namespaces=[*monitoring.namespace, serving.namespace]),
     )
@@ -160,14 +160,16 @@ def main() -> None:
             identities=[
                 *serving.identities,
                 *monitoring.identities,
+                *gpus.identities,
                 *rules.identities,
                 *store.identities,
                 *fleet.identities,
+                *dashboards.identities,
             ],
             kubeconfig=cluster.kubeconfig,
             provider=cluster.provider,
             namespace=serving.namespace,
-            after=[serving, monitoring, gpus, rules, store, fleet],
+            after=[serving, monitoring, gpus, rules, store, fleet, dashboards],
         ),
     )
 
