@@ -315,7 +315,7 @@ def _queue_grows(of: _Of) -> str:
 
 def _load_slow(of: _Of) -> str:
     """A container that has not been Ready since its start, near its restart; or one that is, and Triton says how long
-    it took. Triton says so from 25.01 on.
+    it took, as those newer than 24.10 do: https://github.com/triton-inference-server/core/pull/397.
     """
     load_s = of.model.load_timeout_s
     limit_s = math.floor(LOAD_SHARE * load_s)
