@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet import alerts, monitoring, recording, scraping, settings
-from fleet.alerts import Alert
+from fleet.alert_names import Alert
 from tests.unit.graph import local_settings, stack_config
 
 if TYPE_CHECKING:
