@@ -28,6 +28,9 @@ Raw = dict[str, Any]
 CONFIG_MAP_MAX_BYTES = 1024 * 1024
 """https://kubernetes.io/docs/concepts/configuration/configmap/#motivation"""
 
+COUNTED_ALTOGETHER = {"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"}
+"""A GPU has so many spare rows in its life."""
+
 every = pytest.mark.parametrize("dashboard", [pytest.param(one, id=one.uid) for one in DASHBOARDS])
 
 
@@ -164,7 +167,7 @@ def test_rates_are_of_counters_and_levels_of_gauges(project: Path, dashboard: Da
         rated = set(re.findall(r"(?:rate|increase)\((\w+)", expr))
         named = set(re.findall(r"\b(?:nv_|DCGM_|kube_|alertmanager_|prometheus_|cluster_)\w+", expr))
         assert {metric: kind[metric] for metric in rated} == dict.fromkeys(rated, "counter")
-        assert {metric for metric in named - rated if kind[metric] == "counter"} == set()
+        assert {metric for metric in named - rated if kind[metric] == "counter"} <= COUNTED_ALTOGETHER
 
 
 @every
