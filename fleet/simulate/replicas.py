@@ -20,6 +20,8 @@ PROPAGATION_S: Final = 1.0
 """From a replica's readiness, or its end, until clients know: EndpointSlices and kube-proxy take about that."""
 NODE_SCAN_S: Final = 10.0
 """The node autoscaler's --scan-interval."""
+UNNEEDED_PART: Final = 0.5
+"""Its --scale-down-utilization-threshold, here of the node's GPUs."""
 MICROSECONDS: Final = 1_000_000
 
 
@@ -38,7 +40,8 @@ class Node:
     room: int
     used: int = 0
     pulled: bool = False
-    empty_since: float = 0.0
+    unneeded_since: float = math.inf
+    leaving: bool = False
 
     @property
     def free(self) -> int:
@@ -148,10 +151,7 @@ class Cluster:
             self._watch(replica)
 
     def _room(self, served: Served) -> Node | None:
-        now = self._clock.now
-        there = [
-            node for node in self.nodes if node.sku == served.sku and node.ready <= now and node.free >= served.takes
-        ]
+        there = [node for node in self._ready_nodes(served.sku) if node.free >= served.takes and not node.leaving]
         return min(there, key=lambda node: node.used, default=None)
 
     def _bought(self, pool: Pool, delay_s: float) -> Node | None:
@@ -159,7 +159,7 @@ class Cluster:
             return None
         self.usd()
         ready = self._clock.now + delay_s
-        node = Node(pool.sku, ready, pool.room, empty_since=ready)
+        node = Node(pool.sku, ready, pool.room)
         self.nodes.append(node)
         return node
 
@@ -231,8 +231,6 @@ class Cluster:
         replica.gone, replica.reachable = True, False
         if replica.node is not None:
             replica.node.used -= replica.of.takes
-            if replica.node.used == 0:
-                replica.node.empty_since = self._clock.now
         self.replicas[replica.of.name].remove(replica)
         for request in (*replica.queue, *replica.working):
             request.answered(False)  # noqa: FBT003 - its only argument
@@ -265,18 +263,38 @@ class Cluster:
         self._work(replica)
         self._leave(replica)
 
+    def _ready_nodes(self, sku: str) -> list[Node]:
+        return [node for node in self.nodes if node.sku == sku and node.ready <= self._clock.now]
+
     def _tidy(self) -> None:
-        """The node autoscaler takes nodes that nobody has needed for a while."""
+        """The node autoscaler takes nodes less than half of which has been in use for a while, if others have room."""
         for pool in self._plan.pools:
-            those = [node for node in self.nodes if node.sku == pool.sku]
-            spare = len(those) - pool.least
-            idle = [
-                node
-                for node in those
-                if node.used == 0
-                and node.ready <= self._clock.now
-                and self._clock.now - node.empty_since >= UNNEEDED_MINUTES * 60
-            ]
-            for node in idle[: max(spare, 0)]:
-                self.usd()
-                self.nodes.remove(node)
+            if pool.room == 0:
+                continue
+            there = self._ready_nodes(pool.sku)
+            for node in there:
+                elsewhere = sum(other.free for other in there if other is not node and not other.leaving)
+                if node.used < UNNEEDED_PART * node.room and node.used <= elsewhere:
+                    node.unneeded_since = min(node.unneeded_since, self._clock.now)
+                else:
+                    node.unneeded_since = math.inf
+            spare = len(there) - sum(node.leaving for node in there) - pool.least
+            old = [node for node in there if self._clock.now - node.unneeded_since >= UNNEEDED_MINUTES * 60]
+            for node in [node for node in old if not node.leaving][: max(min(spare, 1), 0)]:
+                node.leaving = True
+            for node in [node for node in there if node.leaving]:
+                self._empty(node)
+
+    def _empty(self, node: Node) -> None:
+        """Moves replicas away, one of a model at a time, as the disruption budget wants it; an empty node goes."""
+        if node.used == 0:
+            self.usd()
+            self.nodes.remove(node)
+            return
+        for one in self._plan.served:
+            those = self.replicas[one.name]
+            moved = next((replica for replica in those if replica.node is node and not replica.deleting), None)
+            if moved is not None and all(replica.reachable for replica in those if not replica.deleting):
+                self._delete(moved)
+                self._schedule(self._made(one))
+                return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Le, Len
@@ -139,7 +140,7 @@ class Trace(Model):
 
 def value(points: Sequence[tuple[float, float]], time: float) -> float:
     """The line through the points at a time; before the first and after the last it is level."""
-    index = bisect_right([when for when, _ in points], time)
+    index = bisect_right(points, time, key=itemgetter(0))
     if index in (0, len(points)):
         return points[min(index, len(points) - 1)][1]
     (start, low), (end, high) = points[index - 1], points[index]
@@ -148,7 +149,7 @@ def value(points: Sequence[tuple[float, float]], time: float) -> float:
 
 def stand(points: Sequence[tuple[float, int]], time: float) -> int:
     """The value of the last point that has come; nothing before the first."""
-    index = bisect_right([when for when, _ in points], time)
+    index = bisect_right(points, time, key=itemgetter(0))
     return points[index - 1][1] if index else 0
 
 
