@@ -12,7 +12,7 @@ from tests.readme_commands import README_COMMANDS, commands
 PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     path.relative_to(PROJECT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "local/images/*.md", "requirements/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/runbooks/*.md", "local/images/*.md", "requirements/*.md")
     for path in PROJECT.glob(pattern)
 )
 WRAPPED = [
@@ -24,7 +24,7 @@ MADE = (".fleet", ".venv", "rendered", "reports")
 """Folders that commands make; what is in them is not there to be found."""
 MADE_FILES = {"index.json", "outputs.json", "preflight.json", "resources.json"}
 PARTS_OF_A_MODEL = {"config.pbtxt", "verification.json"}
-CHECKS = ("placement", "replica", "replicas", "service", "store")
+CHECKS = ("gpus", "monitoring", "placement", "replica", "replicas", "service", "store")
 """What the names of verification's checks begin with; they look like paths."""
 SUFFIXES = (".json", ".md", ".mod", ".pbtxt", ".py", ".sh", ".sum", ".toml", ".txt", ".yaml")
 
