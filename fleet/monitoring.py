@@ -191,7 +191,7 @@ def stack_values(settings: Settings) -> dict[str, Any]:
         "defaultRules": {"create": True, "additionalRuleLabels": {"environment": settings.environment}},
         "prometheusOperator": {
             **_pods("prometheus-operator", settings),
-            "admissionWebhooks": {"patch": _where(settings)},
+            "admissionWebhooks": {"patch": where(settings)},
         },
         "prometheus": {"prometheusSpec": _prometheus(settings)},
         "alertmanager": _alertmanager(settings),
@@ -225,7 +225,7 @@ def _definitions_upgrade(settings: Settings) -> dict[str, Any]:
         "enabled": True,
         "forceConflicts": True,
         "image": {"busybox": {"tag": BUSYBOX}},
-        **_where(settings),
+        **where(settings),
     }
 
 
@@ -234,7 +234,7 @@ def _prometheus(settings: Settings) -> dict[str, Any]:
     memory = f"{monitoring.prometheus_memory_mib}Mi"
     ours = {"matchLabels": monitor_labels(monitoring)}
     return {
-        **_where(settings),
+        **where(settings),
         "resources": {"requests": {"cpu": PROMETHEUS_CPU, "memory": memory}, "limits": {"memory": memory}},
         "scrapeInterval": f"{CLUSTER_SCRAPE_INTERVAL_S}s",
         "evaluationInterval": f"{monitoring.evaluation_interval_s}s",
@@ -319,7 +319,7 @@ def metrics_server_values(settings: Settings) -> dict[str, Any]:
 
 
 def _pods(program: str, settings: Settings) -> dict[str, Any]:
-    return {**_where(settings), "resources": _resources(program)}
+    return {**where(settings), "resources": _resources(program)}
 
 
 def _resources(program: str) -> dict[str, Any]:
@@ -327,7 +327,7 @@ def _resources(program: str) -> dict[str, Any]:
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": limit}}
 
 
-def _where(settings: Settings) -> dict[str, Any]:
+def where(settings: Settings) -> dict[str, Any]:
     """The nodes that monitoring's pods belong on. What nobody tolerates keeps them off the GPUs' nodes."""
     monitoring = settings.monitoring
     selector = dict(monitoring.node_selector)
