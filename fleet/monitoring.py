@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fleet.pods import Manifest
-    from fleet.schema import Settings
+    from fleet.schema import Cluster, Settings
     from fleet.schema_observe import Monitoring
 
 STACK: Final = "kube-prometheus-stack"
@@ -158,7 +158,7 @@ def storage_class(settings: Settings) -> Manifest | None:
 
     Zones: a disk is made where its pod is. https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
     """
-    if not needs_ebs(settings):
+    if not needs_ebs(settings.cluster, settings.monitoring):
         return None
     return {
         "apiVersion": "storage.k8s.io/v1",
@@ -172,12 +172,11 @@ def storage_class(settings: Settings) -> Manifest | None:
     }
 
 
-def needs_ebs(settings: Settings) -> bool:
+def needs_ebs(cluster: Cluster, monitoring: Monitoring) -> bool:
     """Whether the stack brings what makes disks of EBS: on a cluster of its own, for a disk of no other class."""
-    monitoring = settings.monitoring
     storage = monitoring.storage
     return (
-        settings.cluster.source == "eks"
+        cluster.source == "eks"
         and monitoring.kube_prometheus_stack
         and storage is not None
         and storage.storage_class is None
@@ -342,7 +341,7 @@ def where(settings: Settings) -> dict[str, Any]:
 def _claim(settings: Settings, size_gib: int) -> dict[str, Any]:
     storage = settings.monitoring.storage
     named = storage.storage_class if storage is not None else None
-    chosen = named or (STORAGE_CLASS if needs_ebs(settings) else None)
+    chosen = named or (STORAGE_CLASS if needs_ebs(settings.cluster, settings.monitoring) else None)
     return {
         "volumeClaimTemplate": {
             "spec": {

@@ -1,4 +1,4 @@
-"""What the whole program registers of monitoring: what comes before what, what is secret, how releases are installed."""
+"""What the whole program registers of monitoring: what comes before what, what is secret, how releases go in."""
 
 from __future__ import annotations
 
@@ -121,7 +121,12 @@ def test_another_name_of_the_release_reaches_all_that_follow_it_b02_b25(project:
         "port": 9090,
         "path": "",
     }
-    left = [one.urn for one in run.resources for text in texts(json.loads(json.dumps(one.inputs))) if ".monitoring.svc" in text]
+    left = [
+        one.urn
+        for one in run.resources
+        for text in texts(json.loads(json.dumps(one.inputs)))
+        if ".monitoring.svc" in text
+    ]
     assert left == []
 
 
