@@ -726,7 +726,8 @@ def test_a_name_that_an_enumeration_has_not_is_refused_with_those_that_it_has() 
     assert settings._fault(loc, "literal_error", "kube-prox") == Fault(
         "cluster.addons.kube-prox",
         "a setting named 'kube-prox'",
-        "a setting that exists: vpc-cni, coredns, kube-proxy, eks-pod-identity-agent, aws-efs-csi-driver",
+        "a setting that exists: vpc-cni, coredns, kube-proxy, eks-pod-identity-agent, aws-efs-csi-driver, "
+        "aws-ebs-csi-driver",
         "no setting has that name, and a misspelt one would silently do nothing",
         "did you mean 'kube-proxy'?",
     )
