@@ -12,12 +12,15 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 
 from components import access
+from components.dashboards import Dashboards, DashboardsArgs
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
 from components.gpu_stack import GpuStack, GpuStackArgs
 from components.model_store import ModelStore, ModelStoreArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.place import Place
 from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
 from components.triton_fleet import TritonFleet, TritonFleetArgs
+from components.triton_rules import TritonRules, TritonRulesArgs
 from components.verification import Verification, VerificationArgs
 from fleet import cost, known_answers, model_repository, names, outputs, preflight, settings
 from fleet.faults import Refused
@@ -109,8 +112,16 @@ def main() -> None:
 
     ground = place(stack, admitted.kubeconfig)
     cluster = ground.cluster
-    gpus = GpuStack("gpus", GpuStackArgs(stack, cluster.provider, after=ground.after))
     serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
+    monitoring = Monitoring(
+        "monitoring",
+        MonitoringArgs(stack, cluster.provider, namespaces=[serving.namespace], disks=ground.disks),
+    )
+    gpus = GpuStack(
+        "gpus",
+        GpuStackArgs(stack, cluster.provider, after=ground.after, monitoring=[*monitoring.namespace, *monitoring.crds]),
+    )
+    rules = TritonRules("rules", TritonRulesArgs(stack, cluster.provider, serving.namespace, monitoring.crds))
     store = ModelStore(
         names.STORE_NAME,
         ModelStoreArgs(
@@ -133,7 +144,12 @@ def main() -> None:
             kubeconfig=cluster.kubeconfig,
             namespace=serving.namespace,
             after=[*ground.after, *gpus.ready],
+            crds=monitoring.crds,
         ),
+    )
+    Dashboards(
+        "dashboards",
+        DashboardsArgs(stack, cluster.provider, namespaces=[*monitoring.namespace, serving.namespace]),
     )
     proof = Verification(
         "verification",
@@ -141,11 +157,18 @@ def main() -> None:
             settings=stack,
             program=VERIFICATION_PROGRAM.read_text(),
             cases=admitted.cases,
-            identities=[*serving.identities, *store.identities, *fleet.identities],
+            identities=[
+                *serving.identities,
+                *monitoring.identities,
+                *gpus.identities,
+                *rules.identities,
+                *store.identities,
+                *fleet.identities,
+            ],
             kubeconfig=cluster.kubeconfig,
             provider=cluster.provider,
             namespace=serving.namespace,
-            after=[serving, store, fleet],
+            after=[serving, monitoring, gpus, rules, store, fleet],
         ),
     )
 
@@ -153,7 +176,7 @@ def main() -> None:
     pulumi.export("endpoint", pulumi.Output.all(**addresses).apply(lambda known: outputs.endpoint(stack, known)))
     pulumi.export("verification", proof.report)
     pulumi.export("skus", outputs.skus(stack))
-    pulumi.export("grafana", None)
+    pulumi.export("grafana", outputs.grafana(stack))
     pulumi.export("cost", cost.output(stack))
 
 

@@ -56,7 +56,7 @@ from fleet.schema_base import (
     Runtime,
     ServiceName,
     SubnetId,
-    TaintEffect,
+    Taint,
     Version,
     VpcCidr,
     VpcId,
@@ -344,17 +344,6 @@ Store = Annotated[
     by("kind", "host_path"),
     Choice("kind", ("kind host_path", "kind efs")),
 ]
-
-
-class Taint(Model):
-    """A taint of a SKU's nodes, which the SKU's pods tolerate."""
-
-    key: LabelKey = setting("it is the key of a node's taint", "Key of the taint.")
-    value: LabelValue = setting("it is the value of a node's taint", "Value of the taint.", default="")
-    effect: TaintEffect = setting(
-        "Kubernetes knows these effects; AWS's spelling (NO_SCHEDULE …) is accepted too",
-        "What the taint does.",
-    )
 
 
 class NodeBounds(Model):

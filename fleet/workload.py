@@ -122,9 +122,7 @@ def affinity(sku: Sku) -> Manifest:
 
 def tolerations(sku: Sku) -> list[Manifest]:
     """Tolerates each taint of the SKU's nodes, and no other."""
-    return [
-        {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in sku.taints
-    ]
+    return [pods.toleration(taint) for taint in sku.taints]
 
 
 def resources(model: ModelSettings, sku: Sku) -> Manifest:

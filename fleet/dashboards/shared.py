@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import RUNBOOKS, Alert
+from fleet.alerts import Alert, runbook
 from fleet.grafana import Link, Variable
 
 RATIO_HIGH: Final = 1.0
@@ -25,10 +25,5 @@ FLEET_VARIABLES: Final = (
 )
 
 
-def page(alert: str) -> str:
-    """Address of an alert's page of docs/runbooks."""
-    return f"{RUNBOOKS}/{alert}.md"
-
-
-def runbook(alert: Alert) -> Link:
-    return Link(f"What to do: {alert}", page(alert))
+def page(alert: Alert) -> Link:
+    return Link(f"What to do: {alert}", runbook(alert))
