@@ -22,7 +22,7 @@ from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
 from components.triton_fleet import TritonFleet, TritonFleetArgs
 from components.triton_rules import TritonRules, TritonRulesArgs
 from components.verification import Verification, VerificationArgs
-from fleet import cost, known_answers, model_repository, names, outputs, preflight, settings
+from fleet import cost, known_answers, model_repository, names, outputs, preflight, preflight_observe, settings
 from fleet.faults import Refused
 
 if TYPE_CHECKING:
@@ -76,7 +76,15 @@ def _admit() -> Admitted:
         refusals += refused.faults
     if refusals:
         raise Refused(refusals)
-    for warning in (*settings.unread(runtime_config.CONFIG.get()), *verdict.warnings):
+    encrypted = {
+        name for name in settings.HOLD_SECRETS if runtime_config.is_config_secret(f"{names.CONFIG_NAMESPACE}:{name}")
+    }
+    warnings = (
+        *settings.unread(runtime_config.CONFIG.get()),
+        *verdict.warnings,
+        *preflight_observe.readable(stack, encrypted),
+    )
+    for warning in warnings:
         pulumi.log.warn(str(warning))
     if asked is None:
         return Admitted(stack, folders, cases, None)
@@ -147,7 +155,7 @@ def main() -> None:
             crds=monitoring.crds,
         ),
     )
-    Dashboards(
+    dashboards = Dashboards(
         "dashboards",
         DashboardsArgs(stack, cluster.provider, namespaces=[*monitoring.namespace, serving.namespace]),
     )
@@ -164,11 +172,12 @@ def main() -> None:
                 *rules.identities,
                 *store.identities,
                 *fleet.identities,
+                *dashboards.identities,
             ],
             kubeconfig=cluster.kubeconfig,
             provider=cluster.provider,
             namespace=serving.namespace,
-            after=[serving, monitoring, gpus, rules, store, fleet],
+            after=[serving, monitoring, gpus, rules, store, fleet, dashboards],
         ),
     )
 

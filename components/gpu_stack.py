@@ -86,8 +86,11 @@ class GpuStack(pulumi.ComponentResource):
     ) -> None:
         # GPU nodes may not be there, and their pods take as long as the nodes do (field report B39).
         args = ReleaseArgs(self._args.settings.charts, chart, namespace, values, waits=False)
-        opts = pulumi.ResourceOptions(parent=self, provider=self._args.provider, depends_on=list(after))
-        release = register_release(chart, args, opts)
+        release = register_release(
+            chart,
+            args,
+            pulumi.ResourceOptions(parent=self, provider=self._args.provider, depends_on=list(after)),
+        )
         self.releases.append(release)
         self.identities.append(release_identity(release, args))
         if ready:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.alerts import Alert
+from fleet.alert_names import Alert
 from fleet.schema_observe import EmailReceiver, PagerdutyReceiver, Route, SlackReceiver, WebhookReceiver
 
 if TYPE_CHECKING:

@@ -100,10 +100,10 @@ def shared_memory(size_mib: int) -> tuple[Manifest, Manifest]:
     )
 
 
-def store_volume(*, writable: bool) -> tuple[Manifest, Manifest]:
-    """A volume and its mount: the model store, through the serving namespace's claim."""
+def store_volume(claim: str, *, writable: bool) -> tuple[Manifest, Manifest]:
+    """A volume and its mount: the model store, through this claim of the serving namespace."""
     return (
-        {"name": "store", "persistentVolumeClaim": {"claimName": names.STORE_NAME, "readOnly": not writable}},
+        {"name": "store", "persistentVolumeClaim": {"claimName": claim, "readOnly": not writable}},
         {"name": "store", "mountPath": names.STORE_MOUNT, "readOnly": not writable},
     )
 

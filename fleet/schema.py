@@ -281,7 +281,11 @@ class HostPathStore(Model):
         default="/var/lib/triton-fleet/store",
     )
     size_gib: int = whole(
-        1, 65536, "it is the size of the volume that the claim asks for", "Size of the volume, GiB.", default=10
+        1,
+        65536,
+        "it is the size of the volume that the claim asks for",
+        "Size of the volume, GiB; one that is made keeps its size.",
+        default=10,
     )
 
 
@@ -317,7 +321,7 @@ class EfsStore(Model):
         1,
         2**20,
         "it is the size that the claim asks for, and that the cost is reckoned with; EFS itself grows as needed",
-        "Size of the volume, GiB.",
+        "Size of the volume, GiB; one that is made keeps its size.",
         default=100,
     )
     throughput: Throughput = setting(

@@ -194,11 +194,10 @@ TOOLS = {
             variables={f"{_VERSION}.gitVersion": METRICS_SERVER},
             brings=(("sigs.k8s.io/metrics-server", "charts/metrics-server"),),
         ),
-        # What renders charts in tests is what the provider installs them with: the same module, compiled once.
         Tool(
             "helm",
             "helm.sh/helm/v3/cmd/helm",
-            module="pulumi-resource-kubernetes",
+            module="helm",
             variables={"helm.sh/helm/v3/internal/version.version": HELM},
         ),
     )

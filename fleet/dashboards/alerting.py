@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import Alert, runbook
+from fleet.alert_names import Alert
+from fleet.alerts import runbook
 from fleet.dashboards.shared import KNOWN, page
 from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import Alert
+from fleet.alert_names import Alert
 from fleet.dashboards.shared import FLEET, FLEET_VARIABLES, MEMORY_HIGH, RATIO_HIGH, page
 from fleet.grafana import Dashboard, Panel, Query, Row, Threshold
 

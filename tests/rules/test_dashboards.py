@@ -248,5 +248,5 @@ def test_what_dashboards_ask_is_answered(project: Path, tool: Callable[[str], st
     every = {(LOOK_S, f"count({asked(expr, {})}) > bool 0"): {"{}": 1.0} for expr in EVERYTHING}
     known = {at: samples for values in VALUES for at, samples in values.items()}
     case = Case("dashboards", together(triton(), cluster(), gpus(), watchers()), {**every, **known})
-    outcome = run(tool("promtool"), tmp_path, settings_of(project), [case], ["recording"])
+    outcome = run(tool("promtool"), tmp_path, settings_of(project), [case])
     assert outcome == {"dashboards": ""}, outcome["dashboards"]

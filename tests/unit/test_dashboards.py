@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet import dashboards
-from fleet.alerts import Alert, runbook
+from fleet.alert_names import Alert
+from fleet.alerts import runbook
 from fleet.dashboards import DASHBOARDS
 from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable, document
 from tests.unit.test_alert_routing import settings

@@ -198,6 +198,19 @@ def test_a_tool_says_the_version_that_its_module_pins(name: str, module: str, ve
     assert said in (tool.variables or {}).values()
 
 
+def test_helm_shares_the_providers_pins() -> None:
+    """So charts are rendered by tests as the provider renders them, and common packages are compiled once."""
+    pins = {
+        name: dict(re.findall(r"^\t(\S+) (v\S+)", (TOOLS[name].folder / "go.mod").read_text(), re.MULTILINE))
+        for name in ("helm", "pulumi-resource-kubernetes")
+    }
+    common = pins["helm"].keys() & pins["pulumi-resource-kubernetes"].keys()
+    assert len(common) > len(pins["helm"]) - 10
+    assert {pin: pins["helm"][pin] for pin in common} == {
+        pin: pins["pulumi-resource-kubernetes"][pin] for pin in common
+    }
+
+
 # Versions on PATH
 
 
