@@ -57,7 +57,7 @@ verify: .venv ## run the verification again (STACK=local): table, exit status, r
 images: .venv ## build the images (EXPORT=<folder> writes their archives there; PUSH=<registry> builds our programs' and pushes them)
 	@$(PY) -m local $${STATE:+--state="$$STATE"} images $${EXPORT:+--export="$$EXPORT"} $${PUSH:+--push="$$PUSH"} $${BASE:+--base="$$BASE"}
 
-prepare: .venv ## label, taint and patch nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (NODES=<name>,<name> chooses them, YES=1 does not ask)
+prepare: .venv ## label, taint and annotate nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (NODES=<name>,<name> chooses them, YES=1 does not ask)
 	@test -n "$$CLUSTER" || { echo 'error: make prepare needs CLUSTER=<kubeconfig file>' >&2; exit 1; }
 	@$(PY) -m local $${STATE:+--state="$$STATE"} prepare --cluster="$$CLUSTER" $${SIMULATE_GPUS:+--simulate-gpus} $${NODES:+--nodes="$$NODES"} $${YES:+--yes}
 

@@ -13,12 +13,14 @@ from pulumi.runtime import config as runtime_config
 
 from components import access
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
+from components.gpu_stack import GpuStack, GpuStackArgs
 from components.model_store import ModelStore, ModelStoreArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.place import Place
 from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
 from components.triton_fleet import TritonFleet, TritonFleetArgs
 from components.verification import Verification, VerificationArgs
-from fleet import cost, known_answers, model_repository, names, outputs, preflight, settings
+from fleet import cost, known_answers, model_repository, names, outputs, preflight, preflight_observe, settings
 from fleet.faults import Refused
 
 if TYPE_CHECKING:
@@ -72,7 +74,15 @@ def _admit() -> Admitted:
         refusals += refused.faults
     if refusals:
         raise Refused(refusals)
-    for warning in (*settings.unread(runtime_config.CONFIG.get()), *verdict.warnings):
+    encrypted = {
+        name for name in settings.HOLD_SECRETS if runtime_config.is_config_secret(f"{names.CONFIG_NAMESPACE}:{name}")
+    }
+    warnings = (
+        *settings.unread(runtime_config.CONFIG.get()),
+        *verdict.warnings,
+        *preflight_observe.readable(stack, encrypted),
+    )
+    for warning in warnings:
         pulumi.log.warn(str(warning))
     if asked is None:
         return Admitted(stack, folders, cases, None)
@@ -108,7 +118,12 @@ def main() -> None:
 
     ground = place(stack, admitted.kubeconfig)
     cluster = ground.cluster
+    gpus = GpuStack("gpus", GpuStackArgs(stack, cluster.provider, after=ground.after))
     serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
+    monitoring = Monitoring(
+        "monitoring",
+        MonitoringArgs(stack, cluster.provider, namespaces=[serving.namespace], disks=ground.disks),
+    )
     store = ModelStore(
         names.STORE_NAME,
         ModelStoreArgs(
@@ -130,7 +145,7 @@ def main() -> None:
             provider=cluster.provider,
             kubeconfig=cluster.kubeconfig,
             namespace=serving.namespace,
-            after=ground.after,
+            after=[*ground.after, *gpus.ready],
         ),
     )
     proof = Verification(
@@ -139,11 +154,11 @@ def main() -> None:
             settings=stack,
             program=VERIFICATION_PROGRAM.read_text(),
             cases=admitted.cases,
-            identities=[*serving.identities, *store.identities, *fleet.identities],
+            identities=[*serving.identities, *monitoring.identities, *store.identities, *fleet.identities],
             kubeconfig=cluster.kubeconfig,
             provider=cluster.provider,
             namespace=serving.namespace,
-            after=[serving, store, fleet],
+            after=[serving, monitoring, store, fleet],
         ),
     )
 
@@ -151,7 +166,7 @@ def main() -> None:
     pulumi.export("endpoint", pulumi.Output.all(**addresses).apply(lambda known: outputs.endpoint(stack, known)))
     pulumi.export("verification", proof.report)
     pulumi.export("skus", outputs.skus(stack))
-    pulumi.export("grafana", None)
+    pulumi.export("grafana", outputs.grafana(stack))
     pulumi.export("cost", cost.output(stack))
 
 

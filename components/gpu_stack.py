@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pulumi_kubernetes as kubernetes
-    from pulumi_kubernetes.helm.v3 import Release
 
     from fleet.settings import Settings
 
@@ -40,7 +39,7 @@ class GpuStackArgs:
 class GpuStack(pulumi.ComponentResource):
     """GPUs, labelled, offered and measured."""
 
-    releases: list[Release]
+    releases: list[pulumi.Resource]
     ready: list[pulumi.Resource]
     """What pods that ask for a GPU depend on: the node's labels and its offer. Not that it is measured."""
 

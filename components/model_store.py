@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pulumi_kubernetes as kubernetes
 
     from fleet.model_repository import ModelFolder
+    from fleet.pods import Manifest
     from fleet.settings import Settings
 
 
@@ -69,13 +70,17 @@ class ModelStore(pulumi.ComponentResource):
         volume_manifest, claim_manifest = store.volume(settings, self._args.handle), store.claim(settings)
         drained = max(workload.grace_s(model) for model in settings.models) + MESSAGE_MARGIN_S
         volume = register(
-            PersistentVolume, volume_manifest, self._child(namespace, *self._args.mountable, *self._storage_class())
+            PersistentVolume,
+            volume_manifest,
+            pulumi.ResourceOptions.merge(
+                self._child(namespace, *self._args.mountable, *self._storage_class()), _keeps_its_size(volume_manifest)
+            ),
         )
         claim = register(
             PersistentVolumeClaim,
             claim_manifest,
             pulumi.ResourceOptions.merge(
-                self._child(namespace, volume),
+                pulumi.ResourceOptions.merge(self._child(namespace, volume), _keeps_its_size(claim_manifest)),
                 # Kubernetes keeps the claim until the last pod that uses it has drained.
                 pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(delete=seconds(drained))),
             ),
@@ -109,3 +114,7 @@ class ModelStore(pulumi.ComponentResource):
             name=f"fill-{folder.name}",
             annotations=REPLACE_UNREADY,
         )
+
+
+def _keeps_its_size(manifest: Manifest) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions(ignore_changes=[store.NOMINAL[manifest["kind"]]])

@@ -24,3 +24,5 @@ class Place:
     """What a mount of the file system needs."""
     after: Sequence[pulumi.Resource] = ()
     """What brings the nodes that pods wait for."""
+    disks: Sequence[pulumi.Resource] = ()
+    """What makes disks of AWS' for pods; empty where the cluster has it, or no pod wants one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fleet.alerts import Alert
+from fleet.alert_names import Alert
 from fleet.schema_observe import EmailReceiver, PagerdutyReceiver, Route, SlackReceiver, WebhookReceiver
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ CAUSES: Final = (
     Cause(Alert.HUNG, (Alert.LATENCY_HIGH,), _SKU),
     Cause(Alert.QUEUE_GROWING, (Alert.LATENCY_HIGH,), _SKU),
     Cause(Alert.TARGET_DOWN, (Alert.SERIES_ABSENT,), _SKU),
+    Cause(Alert.NODE_GROUP_AT_MAXIMUM, (Alert.REPLICAS_UNAVAILABLE,), ("environment", "namespace", "sku")),
     Cause(Alert.BURN_FAST, (Alert.BURN_SLOW, Alert.ERRORS_HIGH), _MODEL),
 )
 """Each is a label of both, or the rule does nothing: where one alone has it, they are never equal."""

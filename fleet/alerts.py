@@ -10,10 +10,10 @@ Where an alert needs a state that Kubernetes knows, kube-state-metrics tells it;
 from __future__ import annotations
 
 import math
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from fleet import autoscaling, names, recording, scraping, workload
+from fleet.alert_names import Alert
 from fleet.schema import EksCluster, gpus_per_replica
 from fleet.schema_observe import Severity  # noqa: TC001 - the table of severities is a constant
 
@@ -27,32 +27,6 @@ if TYPE_CHECKING:
 
 RULES: Final = "triton-alerts"
 RUNBOOKS: Final = "https://github.com/triton-fleet/triton-fleet/blob/main/docs/runbooks"
-
-
-class Alert(StrEnum):
-    """The names of the alerts, each with a page in docs/runbooks."""
-
-    LATENCY_HIGH = "TritonLatencyHigh"
-    BURN_FAST = "TritonErrorBudgetBurnFast"
-    BURN_SLOW = "TritonErrorBudgetBurnSlow"
-    ERRORS_HIGH = "TritonErrorsHigh"
-    HUNG = "TritonHung"
-    QUEUE_GROWING = "TritonQueueGrowingAtMaximum"
-    MODEL_DOWN = "TritonModelDown"
-    REPLICAS_UNAVAILABLE = "TritonReplicasUnavailable"
-    POD_NOT_READY = "TritonPodNotReady"
-    LOAD_SLOW = "TritonModelLoadSlow"
-    TARGET_DOWN = "TritonTargetDown"
-    SERIES_ABSENT = "TritonSeriesAbsent"
-    METRICS_API_DOWN = "MetricsApiDown"
-    STATE_UNKNOWN = "FleetStateUnknown"
-    RULES_FAILING = "FleetRulesFailing"
-    VERIFICATION_OLD = "FleetVerificationOld"
-    GPU_XID_ERRORS = "GpuXidErrors"
-    GPU_ECC_ERRORS = "GpuEccErrors"
-    GPU_UNOBSERVED = "GpuUnobserved"
-    NODE_GROUP_AT_MAXIMUM = "NodeGroupAtMaximum"
-
 
 SEVERITIES: Final[Mapping[Alert, Severity]] = {
     Alert.LATENCY_HIGH: "warning",
@@ -341,7 +315,7 @@ def _queue_grows(of: _Of) -> str:
 
 def _load_slow(of: _Of) -> str:
     """A container that has not been Ready since its start, near its restart; or one that is, and Triton says how long
-    it took. Triton says so from 25.01 on.
+    it took, as those newer than 24.10 do: https://github.com/triton-inference-server/core/pull/397.
     """
     load_s = of.model.load_timeout_s
     limit_s = math.floor(LOAD_SHARE * load_s)

@@ -14,7 +14,8 @@ from fleet import aws_names, names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fleet.schema import Sku, SystemNodes, Taint
+    from fleet.schema import Sku, SystemNodes
+    from fleet.schema_base import Taint
 
 Architecture = Literal["x86_64", "arm64"]
 

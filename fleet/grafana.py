@@ -196,8 +196,25 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "targets": [_target(panel, index, query) for index, query in enumerate(panel.queries)],
         "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
         "options": _options(panel),
-        "links": [{"title": link.title, "url": link.url, "targetBlank": True} for link in panel.links],
+        "links": [_link(link) for link in panel.links],
         **({"transformations": _transformations(panel)} if panel.kind == "table" else {}),
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    """To another dashboard it takes the time and the choices along; anything else opens beside."""
+    dashboard = link.url.startswith("/")
+    return {
+        "title": link.title,
+        "url": link.url,
+        "type": "link",
+        "targetBlank": not dashboard,
+        "keepTime": dashboard,
+        "includeVars": dashboard,
+        "asDropdown": False,
+        "tags": [],
+        "icon": "external link",
+        "tooltip": "",
     }
 
 
@@ -297,9 +314,17 @@ def _options(panel: Panel) -> dict[str, Any]:
                 "colorMode": "value",
                 "graphMode": "area",
                 "justifyMode": "auto",
+                "wideLayout": True,
+                "showPercentChange": False,
+                "percentChangeColorMode": "standard",
             }
         case "table":
-            return {"showHeader": True, "cellHeight": "sm", "footer": {"show": False}}
+            return {
+                "showHeader": True,
+                "cellHeight": "sm",
+                "frameIndex": 0,
+                "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
+            }
 
 
 def _transformations(panel: Panel) -> list[dict[str, Any]]:
@@ -320,6 +345,6 @@ def _transformations(panel: Panel) -> list[dict[str, Any]]:
 
 def _field(column: Column, panel: Panel) -> str:
     """The name of the field: a label, or the value of a query, whose letter Grafana adds where there are several."""
-    if len(column.source) != 1:
+    if len(column.source) != 1 or not column.source.isupper():
         return column.source
     return f"Value #{column.source}" if len(panel.queries) > 1 else "Value"

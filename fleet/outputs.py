@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fleet import names
+from fleet import monitoring, names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,3 +46,18 @@ def skus(settings: Settings) -> list[dict[str, Any]]:
         }
         for sku in settings.skus
     ]
+
+
+def grafana(settings: Settings) -> dict[str, str] | None:
+    """Where Grafana is, and where its password stands; None where the stack installs none."""
+    if not monitoring.has_grafana(settings.monitoring):
+        return None
+    namespace = settings.monitoring.namespace
+    service = monitoring.grafana_service(settings.monitoring)
+    secret = service if settings.monitoring.grafana_password is None else monitoring.GRAFANA_SECRET
+    return {
+        "url": f"http://{names.service_host(service, namespace)}:{monitoring.PORT_GRAFANA}",
+        "user": monitoring.GRAFANA_USER,
+        "password": f"Secret {namespace}/{secret}, key {monitoring.GRAFANA_PASSWORD_KEY}",
+        "open": f"kubectl -n {namespace} port-forward service/{service} 3000:{monitoring.PORT_GRAFANA}",
+    }

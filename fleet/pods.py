@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fleet.schema import Images, Serving
+    from fleet.schema_base import Taint
 
 Manifest: TypeAlias = dict[str, Any]
 
@@ -45,6 +46,11 @@ def metadata(name: str, namespace: str | None, labels: Mapping[str, str], **more
 def labels(part: str, name: str) -> dict[str, str]:
     """Labels of an object that is no pod; `part` is what it is for. `triton` stands on Triton's pods alone."""
     return {**names.common_labels(names.Component.TRITON, name, name), names.LABEL_COMPONENT: part}
+
+
+def toleration(taint: Taint) -> Manifest:
+    """Tolerates that taint and no other."""
+    return {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
 
 
 def pod_security(serving: Serving) -> Manifest:
@@ -94,10 +100,10 @@ def shared_memory(size_mib: int) -> tuple[Manifest, Manifest]:
     )
 
 
-def store_volume(*, writable: bool) -> tuple[Manifest, Manifest]:
-    """A volume and its mount: the model store, through the serving namespace's claim."""
+def store_volume(claim: str, *, writable: bool) -> tuple[Manifest, Manifest]:
+    """A volume and its mount: the model store, through this claim of the serving namespace."""
     return (
-        {"name": "store", "persistentVolumeClaim": {"claimName": names.STORE_NAME, "readOnly": not writable}},
+        {"name": "store", "persistentVolumeClaim": {"claimName": claim, "readOnly": not writable}},
         {"name": "store", "mountPath": names.STORE_MOUNT, "readOnly": not writable},
     )
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from fleet import alert_routing
+from pydantic import SecretStr
+
+from fleet import alert_routing, names
 from fleet.faults import Fault, shown
 from fleet.schema_observe import EmailReceiver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from fleet.preflight import Draft
+    from fleet.schema import Settings
     from fleet.schema_observe import Route
 
 
@@ -58,6 +61,35 @@ def warnings(draft: Draft) -> Iterator[Fault]:
                 f"alerts of {route.environment} come here only from a stack of {route.environment} in the same cluster "
                 "whose monitoring.kube_prometheus_stack is false",
                 f"move the route to the stack of {route.environment}, unless the two share this Alertmanager",
+            )
+
+
+def readable(settings: Settings, encrypted: Collection[str]) -> Iterator[Fault]:
+    """Secrets that stand readable in the stack file; `encrypted` are the settings that hold an encrypted value.
+
+    The engine tells that of a setting as a whole, so one readable secret beside an encrypted one is not noticed.
+    """
+    if settings.environment == "local":
+        return
+    alerts, monitoring = settings.alerts, settings.monitoring
+    places = [
+        *(
+            f"alerts.receivers[{index}].{name}"
+            for index, receiver in enumerate(alerts.receivers)
+            for name, value in receiver
+            if isinstance(value, SecretStr)
+        ),
+        *(["alerts.dead_mans_switch"] if alerts.dead_mans_switch else []),
+        *(["monitoring.grafana_password"] if monitoring.grafana_password else []),
+    ]
+    for place in places:
+        if place.partition(".")[0] not in encrypted:
+            yield Fault(
+                place,
+                "readable in the stack file",
+                "an encrypted value",
+                "whoever reads the repository can use it",
+                f"replace it, and run `pulumi config set --secret --path '{names.CONFIG_NAMESPACE}:{place}'`",
             )
 
 

@@ -56,7 +56,7 @@ from fleet.schema_base import (
     Runtime,
     ServiceName,
     SubnetId,
-    TaintEffect,
+    Taint,
     Version,
     VpcCidr,
     VpcId,
@@ -281,7 +281,11 @@ class HostPathStore(Model):
         default="/var/lib/triton-fleet/store",
     )
     size_gib: int = whole(
-        1, 65536, "it is the size of the volume that the claim asks for", "Size of the volume, GiB.", default=10
+        1,
+        65536,
+        "it is the size of the volume that the claim asks for",
+        "Size of the volume, GiB; one that is made keeps its size.",
+        default=10,
     )
 
 
@@ -317,7 +321,7 @@ class EfsStore(Model):
         1,
         2**20,
         "it is the size that the claim asks for, and that the cost is reckoned with; EFS itself grows as needed",
-        "Size of the volume, GiB.",
+        "Size of the volume, GiB; one that is made keeps its size.",
         default=100,
     )
     throughput: Throughput = setting(
@@ -344,17 +348,6 @@ Store = Annotated[
     by("kind", "host_path"),
     Choice("kind", ("kind host_path", "kind efs")),
 ]
-
-
-class Taint(Model):
-    """A taint of a SKU's nodes, which the SKU's pods tolerate."""
-
-    key: LabelKey = setting("it is the key of a node's taint", "Key of the taint.")
-    value: LabelValue = setting("it is the value of a node's taint", "Value of the taint.", default="")
-    effect: TaintEffect = setting(
-        "Kubernetes knows these effects; AWS's spelling (NO_SCHEDULE …) is accepted too",
-        "What the taint does.",
-    )
 
 
 class NodeBounds(Model):

@@ -393,3 +393,14 @@ class Model(BaseModel):
     """Base of all settings: frozen, and nothing but what is declared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=False)
+
+
+class Taint(Model):
+    """A taint of nodes, which the pods that belong there tolerate."""
+
+    key: LabelKey = setting("it is the key of a node's taint", "Key of the taint.")
+    value: LabelValue = setting("it is the value of a node's taint", "Value of the taint.", default="")
+    effect: TaintEffect = setting(
+        "Kubernetes knows these effects; AWS's spelling (NO_SCHEDULE …) is accepted too",
+        "What the taint does.",
+    )

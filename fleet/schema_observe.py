@@ -15,7 +15,10 @@ from fleet.schema_base import (
     DnsLabel,
     Environment,
     Form,
+    LabelKey,
+    LabelValue,
     Model,
+    Taint,
     by,
     matching,
     one_line,
@@ -191,6 +194,26 @@ class Monitoring(Model):
         "without a disk of its own Prometheus forgets with its pod",
         "The disk of Prometheus. Left out: none, series go with the pod.",
         default=None,
+    )
+    prometheus_memory_mib: int = whole(
+        256,
+        2**20,
+        "Prometheus holds the newest series in memory, and is ended when it needs more than its limit",
+        "Memory of Prometheus, MiB: what it asks for, and its limit.",
+        default=2048,
+    )
+    node_selector: Mapping[LabelKey, LabelValue] = setting(
+        "they are labels of nodes",
+        "Labels of the nodes that monitoring runs on; node exporters run on all nodes.",
+        derived="with `cluster.source: eks` the system nodes', else none",
+        default={},
+        max_length=32,
+    )
+    tolerations: tuple[Taint, ...] = setting(
+        "they are taints of nodes",
+        "Taints that monitoring's pods tolerate, where the nodes that they belong on have some.",
+        default=(),
+        max_length=16,
     )
     grafana: bool = setting("it shows the dashboards", "Whether Grafana is installed.", default=True, strict=True)
     grafana_password: Secret | None = setting(

@@ -28,11 +28,10 @@ from fleet.schema import (
     Settings,
     Sku,
     Store,
-    Taint,
     Verification,
     gpus_per_replica,
 )
-from fleet.schema_base import FAULT_TYPE, Environment
+from fleet.schema_base import FAULT_TYPE, Environment, Taint
 
 if TYPE_CHECKING:
     from pathlib import Path

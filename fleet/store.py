@@ -10,12 +10,16 @@ import base64
 from typing import TYPE_CHECKING, Final
 
 from fleet import aws_store, names, own_images, pods
+from fleet.schema import HostPathStore
 
 if TYPE_CHECKING:
     from fleet.model_repository import ModelFolder
     from fleet.pods import Manifest
     from fleet.schema import Settings
 
+NOMINAL: Final = {"PersistentVolume": "spec.capacity", "PersistentVolumeClaim": "spec.resources"}
+"""By kind, where the size stands. Kubernetes resizes no claim of a volume that was made by hand, and neither a folder
+nor EFS is bounded by it: it stays what it was when the claim was made."""
 REPOSITORY: Final = "repository"
 PROGRAM: Final = "fill.py"
 PROGRAM_MOUNT: Final = "/program"
@@ -30,9 +34,18 @@ def repository_path(model: str, digest: str) -> str:
     return f"{names.STORE_MOUNT}/{REPOSITORY}/{model}/{digest}"
 
 
+def claim_name(settings: Settings) -> str:
+    """The claim of the serving namespace. Another folder has another claim and volume, since neither can be changed:
+    the new ones are there before the pods that use them, and the old ones go after the last pod of theirs, files kept.
+    """
+    folder = settings.store.path if settings.store.kind == "host_path" else None
+    moved = folder is not None and folder != HostPathStore.model_fields["path"].default
+    return f"{names.STORE_NAME}-{pods.digest(folder)}" if moved else names.STORE_NAME
+
+
 def volume_name(settings: Settings) -> str:
     """The PersistentVolume is the cluster's, so its name carries the namespace that it belongs to."""
-    return f"{settings.serving.namespace}-{names.STORE_NAME}"
+    return f"{settings.serving.namespace}-{claim_name(settings)}"
 
 
 def class_name(settings: Settings) -> str:
@@ -78,7 +91,7 @@ def volume(settings: Settings, handle: object = None) -> Manifest:
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "namespace": settings.serving.namespace,
-                "name": names.STORE_NAME,
+                "name": claim_name(settings),
             },
             **source,
         },
@@ -91,7 +104,7 @@ def claim(settings: Settings) -> Manifest:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": pods.metadata(
-            names.STORE_NAME, settings.serving.namespace, pods.labels("model-store", names.STORE_NAME)
+            claim_name(settings), settings.serving.namespace, pods.labels("model-store", names.STORE_NAME)
         ),
         "spec": {
             "accessModes": ["ReadWriteMany"],
@@ -138,7 +151,7 @@ def fill_job(settings: Settings, folder: ModelFolder, program_name: str) -> Mani
     program_volume, program_mount = pods.config_volume("program", program_name, PROGRAM_MOUNT)
     source_name = source(settings, folder)["metadata"]["name"]
     source_volume, source_mount = pods.config_volume("source", source_name, SOURCE_MOUNT, _keys(folder))
-    store_volume, store_mount = pods.store_volume(writable=True)
+    store_volume, store_mount = pods.store_volume(claim_name(settings), writable=True)
     tmp_volume, tmp_mount = pods.scratch(SCRATCH_MIB)
     container = {
         "name": "fill",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from fleet import aws_addons, names, own_images, pods, verification_observe
+from fleet import aws_addons, names, own_images, pods, store, verification_observe
 from fleet.schema import Images, Serving, gpus_per_replica
 from fleet.verification_observe import GpuPlan, MonitoringPlan
 from fleet.workload import node_labels, tolerations
@@ -89,6 +89,8 @@ class Plan(_Frozen):
     monitoring: MonitoringPlan | None = None
     unproved: tuple[str, ...] = ()
     """Models without a known answer."""
+    claim: str = names.STORE_NAME
+    """Of the model store."""
 
     @property
     def namespace(self) -> str:
@@ -98,7 +100,8 @@ class Plan(_Frozen):
         """As JSON, without what says nothing: a setting that is not verified must not make verification run again."""
         images = {"model_store", "ecr", *({"verification"} if self.images.verification is None else ())}
         empty = {key for key in ("addons", "gpus", "monitoring", "unproved") if not getattr(self, key)}
-        return self.model_dump_json(exclude={"images": images, **dict.fromkeys(empty, True)})
+        usual = {"claim"} if self.claim == names.STORE_NAME else set()
+        return self.model_dump_json(exclude={"images": images, **dict.fromkeys(empty | usual, True)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,7 @@ def plan(settings: Settings) -> Plan:
         addons=_addons(settings),
         gpus=verification_observe.gpu_plan(settings),
         monitoring=verification_observe.monitoring_plan(settings),
+        claim=store.claim_name(settings),
     )
 
 
@@ -396,7 +400,7 @@ def job(  # noqa: PLR0913 - what a Job is
     plan = order.plan
     name = f"verify-{run}-{purpose}"
     labels = names.common_labels(names.Component.VERIFICATION, "verification", name)
-    store_volume, store_mount = pods.store_volume(writable=writable)
+    store_volume, store_mount = pods.store_volume(plan.claim, writable=writable)
     program_volume, program_mount = pods.config_volume("verification", order.config_map, MOUNT)
     tmp_volume, tmp_mount = pods.scratch(SCRATCH_MIB)
     container = {
@@ -484,7 +488,7 @@ def first_look(plan: Plan, results: Sequence[Result]) -> str:
     look = {
         "placement": f"describe pods -l {names.LABEL_MODEL}={subject},{names.LABEL_SKU}={what}",
         "nodes": f"describe nodes -l {names.LABEL_SKU}={subject}",
-        "store": f"describe pvc {names.STORE_NAME}",
+        "store": f"describe pvc {plan.claim}",
         "replica": f"logs {subject}",
         "replicas": f"{slices}{names.headless_name(subject)}",
         "service": f"{slices}{names.service_name(subject)}",

@@ -122,9 +122,7 @@ def affinity(sku: Sku) -> Manifest:
 
 def tolerations(sku: Sku) -> list[Manifest]:
     """Tolerates each taint of the SKU's nodes, and no other."""
-    return [
-        {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in sku.taints
-    ]
+    return [pods.toleration(taint) for taint in sku.taints]
 
 
 def resources(model: ModelSettings, sku: Sku) -> Manifest:
@@ -177,7 +175,7 @@ def deployment(settings: Settings, model: ModelSettings, placement: Placement, d
     labels = names.pod_labels(model.name, sku.name)
     tmp_volume, tmp_mount = pods.scratch(SCRATCH_MIB)
     shm_volume, shm_mount = pods.shared_memory(model.shm_mib)
-    store_volume, store_mount = pods.store_volume(writable=False)
+    store_volume, store_mount = pods.store_volume(store.claim_name(settings), writable=False)
     container = {
         "name": CONTAINER,
         "image": settings.images.triton,

@@ -39,7 +39,7 @@ class Laid:
 
 
 LAID = (
-    Laid("prometheus-operator", "prometheus-operator-crd", "kube-prometheus-stack/crds"),
+    Laid("prometheus-operator", "prometheus-operator-crd", "kube-prometheus-stack/charts/crds/crds"),
     Laid(
         "nfd-master",
         "node-feature-discovery",

@@ -23,7 +23,7 @@ from kubernetes.config import new_client_from_config
 from fleet import aws_names, settings
 from fleet.faults import Refused
 from local import commands, diagnosis, mirror, packages, stack, turns
-from local.cluster import config, lifecycle, prepare
+from local.cluster import config, hardware, lifecycle, prepare
 from local.cluster.handle import Handle
 from local.cluster.topology import NODES, Node
 from local.errors import LocalError
@@ -122,6 +122,8 @@ class Rehearsal:
         kubeconfig = commands.start_cluster(self.state, self.progress)
         mirror.complete(self.progress)
         _dress_nodes(kubeconfig, plan)
+        for node, _ in plan:
+            hardware.lay_bus(hardware.pci(self.state.cluster, node), node.gpus)
         # A fleet on its own kubeconfig gets this cluster's; one that makes a cluster gets it from the stand-in.
         named = kubeconfig if loaded.cluster.source == "kubeconfig" else None
         opened = stack.open_stack(
@@ -302,7 +304,7 @@ def _dress_nodes(kubeconfig: Path, plan: Sequence[tuple[Node, tuple[dict[str, st
                 api.patch_node(node.name, {"metadata": {"labels": system}})
         for node, taints in plan:
             api.patch_node(node.name, {"metadata": {"labels": node.all_labels}, "spec": {"taints": list(taints)}})
-    prepare.simulate_gpus(kubeconfig, [node for node, _ in plan])
+    prepare.pretend_gpus(kubeconfig, [node for node, _ in plan])
 
 
 def _log(state: State, node: Node) -> Path:

@@ -46,8 +46,9 @@ STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 """Names that Pulumi takes for a stack: https://www.pulumi.com/docs/iac/concepts/stacks/"""
 TOP_LEVEL = ("config", "secretsprovider", "encryptionsalt", "encryptedkey", "environment")
 """What a stack file holds: https://www.pulumi.com/docs/iac/concepts/projects/stack-settings-file/"""
-PLACEHOLDER = "placeholder-of-a-secret"
-"""Stands offline for every value that the stack file holds encrypted: its key is elsewhere."""
+PLACEHOLDER = "https://placeholder-of-a-secret.invalid"
+"""Stands offline for every value that the stack file holds encrypted: its key is elsewhere. A URL passes where one is
+wanted, and where any text is."""
 OFFLINE_CLUSTER = ".fleet/offline/kubeconfig"
 """A file that is never there: an offline plan is that of a first update, whatever runs on this machine."""
 NAMESPACE = names.CONFIG_NAMESPACE
@@ -302,7 +303,7 @@ def _working_copy(tracked: Path, copy: Path, rehearsed: Rehearsed | None = None)
     kept: tuple[str, ...] = ("encryptionsalt", "secretsprovider")
     if rehearsed is not None:
         config: Settings = settings.get("config") or {}
-        secure = {path: f"{PLACEHOLDER}-{path}" for path in secure_paths(config)}
+        secure = {path: f"{PLACEHOLDER}/{path}" for path in secure_paths(config)}
         config = without_secure(config)
         settings = {"config": rehearsed.substitute(config) if rehearsed.substitute else config}
         kept = ("encryptionsalt",)

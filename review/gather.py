@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fleet.settings import Settings
 
-PLACEHOLDER: Final = "<secure>"
+PLACEHOLDER: Final = "https://secure.invalid"
 """Stands for an encrypted value: no fact depends on one."""
 
 

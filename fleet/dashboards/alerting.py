@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import Alert
-from fleet.dashboards.shared import KNOWN, page, runbook
+from fleet.alert_names import Alert
+from fleet.alerts import runbook
+from fleet.dashboards.shared import KNOWN, page
 from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 
 _FIRING: Final = 'ALERTS{alertstate="firing",alertname!~"Watchdog|InfoInhibitor"}'
@@ -78,7 +79,7 @@ ALERTS: Final = Dashboard(
                     "table",
                     width=24,
                     columns=(
-                        Column("alertname", "Alert", link=page("${__value.text}")),
+                        Column("alertname", "Alert", link=runbook("${__value.text}")),
                         Column("severity", "Severity"),
                         Column("environment", "Environment"),
                         Column("namespace", "Namespace"),
@@ -166,7 +167,7 @@ ALERTS: Final = Dashboard(
                     ),
                     "short",
                     thresholds=(Threshold(1, "red"),),
-                    links=(runbook(Alert.RULES_FAILING),),
+                    links=(page(Alert.RULES_FAILING),),
                 ),
             ),
         ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import Alert
-from fleet.dashboards.shared import KNOWN, runbook
+from fleet.alert_names import Alert
+from fleet.dashboards.shared import KNOWN, page
 from fleet.grafana import Dashboard, Panel, Query, Row, Threshold, Variable
 
 _HPA: Final = 'namespace=~"$namespace",horizontalpodautoscaler=~"$deployment"'
@@ -45,7 +45,7 @@ AUTOSCALING: Final = Dashboard(
                         ),
                     ),
                     "short",
-                    links=(runbook(Alert.METRICS_API_DOWN),),
+                    links=(page(Alert.METRICS_API_DOWN),),
                 ),
                 Panel(
                     "What the autoscaler read",
@@ -57,7 +57,7 @@ AUTOSCALING: Final = Dashboard(
                         ),
                     ),
                     "short",
-                    links=(runbook(Alert.METRICS_API_DOWN),),
+                    links=(page(Alert.METRICS_API_DOWN),),
                 ),
                 Panel(
                     "Replicas",
@@ -73,7 +73,7 @@ AUTOSCALING: Final = Dashboard(
                     width=24,
                     height=10,
                     decimals=0,
-                    links=(runbook(Alert.QUEUE_GROWING),),
+                    links=(page(Alert.QUEUE_GROWING),),
                 ),
                 Panel(
                     "Autoscalers that cannot decide",
@@ -92,7 +92,7 @@ AUTOSCALING: Final = Dashboard(
                     most=1,
                     decimals=0,
                     thresholds=(Threshold(1, "red"),),
-                    links=(runbook(Alert.METRICS_API_DOWN),),
+                    links=(page(Alert.METRICS_API_DOWN),),
                 ),
                 Panel(
                     "Autoscalers at a bound",
@@ -110,7 +110,7 @@ AUTOSCALING: Final = Dashboard(
                     most=1,
                     decimals=0,
                     thresholds=(Threshold(1, "orange"),),
-                    links=(runbook(Alert.QUEUE_GROWING),),
+                    links=(page(Alert.QUEUE_GROWING),),
                 ),
             ),
         ),
@@ -158,7 +158,7 @@ AUTOSCALING: Final = Dashboard(
                     ),
                     "short",
                     decimals=0,
-                    links=(runbook(Alert.NODE_GROUP_AT_MAXIMUM),),
+                    links=(page(Alert.NODE_GROUP_AT_MAXIMUM),),
                 ),
                 Panel(
                     "Pods that no node group can help",
@@ -167,7 +167,7 @@ AUTOSCALING: Final = Dashboard(
                     "short",
                     decimals=0,
                     thresholds=(Threshold(1, "orange"),),
-                    links=(runbook(Alert.NODE_GROUP_AT_MAXIMUM),),
+                    links=(page(Alert.NODE_GROUP_AT_MAXIMUM),),
                 ),
             ),
         ),

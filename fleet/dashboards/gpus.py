@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import Alert
-from fleet.dashboards.shared import BY, FLEET_VARIABLES, MEMORY_HIGH, runbook
+from fleet.alert_names import Alert
+from fleet.dashboards.shared import BY, FLEET_VARIABLES, MEMORY_HIGH, page
 from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 
 TEMPERATURE_WARM_C: Final = 80
@@ -97,7 +97,7 @@ GPUS: Final = Dashboard(
                     "none",
                     decimals=0,
                     thresholds=(Threshold(1, "red"),),
-                    links=(runbook(Alert.GPU_XID_ERRORS),),
+                    links=(page(Alert.GPU_XID_ERRORS),),
                 ),
                 Panel(
                     "Memory rows",
@@ -112,7 +112,7 @@ GPUS: Final = Dashboard(
                     "short",
                     decimals=0,
                     thresholds=(Threshold(1, "red"),),
-                    links=(runbook(Alert.GPU_ECC_ERRORS),),
+                    links=(page(Alert.GPU_ECC_ERRORS),),
                 ),
                 Panel(
                     "Who holds which GPU",

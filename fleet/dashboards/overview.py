@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import Alert
-from fleet.dashboards.shared import BY, FAILED_MANY, FAILED_SOME, FLEET, FLEET_VARIABLES, RATIO_HIGH, SLO, runbook
+from fleet.alert_names import Alert
+from fleet.dashboards.shared import BY, FAILED_MANY, FAILED_SOME, FLEET, FLEET_VARIABLES, RATIO_HIGH, SLO, page
 from fleet.grafana import Column, Dashboard, Link, Panel, Query, Row, Threshold
 
 NOW: Final = Row(
@@ -34,7 +34,7 @@ NOW: Final = Row(
             width=4,
             height=4,
             thresholds=(Threshold(FAILED_SOME, "orange"), Threshold(FAILED_MANY, "red")),
-            links=(runbook(Alert.ERRORS_HIGH),),
+            links=(page(Alert.ERRORS_HIGH),),
         ),
         Panel(
             "Slowest against its promise",
@@ -50,7 +50,7 @@ NOW: Final = Row(
             width=4,
             height=4,
             thresholds=(Threshold(0.8, "orange"), Threshold(1, "red")),
-            links=(runbook(Alert.LATENCY_HIGH),),
+            links=(page(Alert.LATENCY_HIGH),),
         ),
         Panel(
             "Replicas missing",
@@ -61,7 +61,7 @@ NOW: Final = Row(
             width=4,
             height=4,
             thresholds=(Threshold(1, "orange"),),
-            links=(runbook(Alert.REPLICAS_UNAVAILABLE),),
+            links=(page(Alert.REPLICAS_UNAVAILABLE),),
         ),
         Panel(
             "GPUs held",
@@ -90,17 +90,18 @@ NOW: Final = Row(
         Panel(
             "Models and SKUs",
             "One row for each model on each SKU.",
-            (
-                Query(f"triton_fleet:served:rate{{{FLEET}}}"),
-                Query(f"triton_fleet:failed:ratio{{{FLEET}}}"),
-                Query(f"triton_fleet:request_duration_seconds:average{{{FLEET}}}"),
-                Query(f"triton_fleet:queue_compute:average{{{FLEET}}}"),
-                Query(f"triton_fleet:pending:sum{{{FLEET}}}"),
-                Query(f"max by (environment, namespace, deployed_model, sku) (triton_fleet:replicas:min{{{FLEET}}})"),
-                Query(
-                    f"max by (environment, namespace, deployed_model, sku) (triton_fleet:replicas:available{{{FLEET}}})"
-                ),
-                Query(f"max by (environment, namespace, deployed_model, sku) (triton_fleet:replicas:max{{{FLEET}}})"),
+            tuple(
+                Query(f"sum by (environment, namespace, deployed_model, sku) (triton_fleet:{series}{{{FLEET}}})")
+                for series in (
+                    "served:rate",
+                    "failed:ratio",
+                    "request_duration_seconds:average",
+                    "queue_compute:average",
+                    "pending:sum",
+                    "replicas:min",
+                    "replicas:available",
+                    "replicas:max",
+                )
             ),
             "short",
             "table",
@@ -143,7 +144,7 @@ OVERVIEW: Final = Dashboard(
                     (Query(f"triton_fleet:failed:ratio{{{FLEET}}}", BY),),
                     "percentunit",
                     thresholds=(Threshold(FAILED_MANY, "red"),),
-                    links=(runbook(Alert.ERRORS_HIGH),),
+                    links=(page(Alert.ERRORS_HIGH),),
                 ),
                 Panel(
                     "Mean time of a request",
@@ -158,7 +159,7 @@ OVERVIEW: Final = Dashboard(
                         ),
                     ),
                     "s",
-                    links=(runbook(Alert.LATENCY_HIGH),),
+                    links=(page(Alert.LATENCY_HIGH),),
                 ),
                 Panel(
                     "Error budget: rate of burning",
@@ -178,7 +179,7 @@ OVERVIEW: Final = Dashboard(
                     ),
                     "short",
                     thresholds=(Threshold(1, "orange"), Threshold(6, "red")),
-                    links=(runbook(Alert.BURN_FAST), runbook(Alert.BURN_SLOW)),
+                    links=(page(Alert.BURN_FAST), page(Alert.BURN_SLOW)),
                 ),
             ),
         ),
@@ -198,7 +199,7 @@ OVERVIEW: Final = Dashboard(
                     "In the queues of all replicas, now.",
                     (Query(f"triton_fleet:pending:sum{{{FLEET}}}", BY),),
                     "short",
-                    links=(runbook(Alert.QUEUE_GROWING),),
+                    links=(page(Alert.QUEUE_GROWING),),
                 ),
                 Panel(
                     "Replicas",
@@ -210,7 +211,7 @@ OVERVIEW: Final = Dashboard(
                     ),
                     "short",
                     decimals=0,
-                    links=(runbook(Alert.REPLICAS_UNAVAILABLE), runbook(Alert.MODEL_DOWN)),
+                    links=(page(Alert.REPLICAS_UNAVAILABLE), page(Alert.MODEL_DOWN)),
                 ),
                 Panel(
                     "Replicas that are measured",
@@ -218,7 +219,7 @@ OVERVIEW: Final = Dashboard(
                     (Query(f"triton_fleet:scraped:count{{{FLEET}}}", BY),),
                     "short",
                     decimals=0,
-                    links=(runbook(Alert.TARGET_DOWN), runbook(Alert.SERIES_ABSENT)),
+                    links=(page(Alert.TARGET_DOWN), page(Alert.SERIES_ABSENT)),
                 ),
             ),
         ),

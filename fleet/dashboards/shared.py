@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from fleet.alerts import RUNBOOKS, Alert
+from fleet.alerts import runbook
 from fleet.grafana import Link, Variable
+
+if TYPE_CHECKING:
+    from fleet.alert_names import Alert
 
 RATIO_HIGH: Final = 1.0
 """Requests wait as long as they are computed. What autoscaling aims at is a setting, and drawn beside it."""
@@ -25,10 +28,5 @@ FLEET_VARIABLES: Final = (
 )
 
 
-def page(alert: str) -> str:
-    """Address of an alert's page of docs/runbooks."""
-    return f"{RUNBOOKS}/{alert}.md"
-
-
-def runbook(alert: Alert) -> Link:
-    return Link(f"What to do: {alert}", page(alert))
+def page(alert: Alert) -> Link:
+    return Link(f"What to do: {alert}", runbook(alert))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.alerts import Alert
-from fleet.dashboards.shared import FLEET, FLEET_VARIABLES, MEMORY_HIGH, RATIO_HIGH, runbook
+from fleet.alert_names import Alert
+from fleet.dashboards.shared import FLEET, FLEET_VARIABLES, MEMORY_HIGH, RATIO_HIGH, page
 from fleet.grafana import Dashboard, Panel, Query, Row, Threshold
 
 _PER_REQUEST: Final = f"(sum by (model) (rate(nv_inference_request_success{{{FLEET}}}[$__rate_interval])) > 0)"
@@ -74,14 +74,14 @@ TRITON: Final = Dashboard(
                         ),
                     ),
                     "reqps",
-                    links=(runbook(Alert.ERRORS_HIGH),),
+                    links=(page(Alert.ERRORS_HIGH),),
                 ),
                 Panel(
                     "Time to load",
                     "How long each replica took to load a model, when it did.",
                     (Query(f"max by (pod, model) (nv_model_load_duration_secs{{{FLEET}}})", "{{model}} in {{pod}}"),),
                     "s",
-                    links=(runbook(Alert.LOAD_SLOW),),
+                    links=(page(Alert.LOAD_SLOW),),
                 ),
             ),
         ),
@@ -100,7 +100,7 @@ TRITON: Final = Dashboard(
                     "In the queues of each pod, now. Pods of one model that differ much: clients keep to theirs.",
                     (Query(f"sum by (pod) (nv_inference_pending_request_count{{{FLEET}}})", "{{pod}}"),),
                     "short",
-                    links=(runbook(Alert.HUNG),),
+                    links=(page(Alert.HUNG),),
                 ),
                 Panel(
                     "Mean time of a request",

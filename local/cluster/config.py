@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from local.cluster import pki
+from local.cluster import hardware, pki
 from local.cluster.topology import DNS_DOMAIN, NODES, Addresses, Node
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _write_pki(files: ClusterFiles) -> None:
 def _write_node(files: ClusterFiles, node: Node, index: int) -> None:
     config = files.node_config(node)
     config.mkdir(parents=True, exist_ok=True)
+    hardware.lay_bus(hardware.pci(files.folder, node), node.gpus)
     (config / "containerd.toml").write_text(containerd_config(config))
     cni = config / "cni"
     cni.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local.cluster import cgroups, config
+from local.cluster import cgroups, config, hardware
 from local.cluster.topology import NODES, Addresses, Node
 
 RESTART_DELAY_S = 1.0
@@ -127,8 +127,11 @@ class Supervisor:
         _ip("route", "add", at.services, "via", at.node(0))
 
     def _node_mounts(self, node: Node) -> str:
-        """A script that gives the node its own /run, /var/lib and /var/log, as a machine of its own would have."""
-        folder = self.files.node(node)
+        """A script that gives the node its own /run, /etc, /var/lib, /var/log and PCI bus, as a machine has.
+
+        Pods mount folders of the node, which are made where they are missing: the machine's /etc gets none.
+        """
+        folder, pci = self.files.node(node), hardware.pci(self.files.folder, node)
         for name in ("kubelet", "containerd", "log"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         lines = [
@@ -140,6 +143,9 @@ class Supervisor:
             f"mount --bind {shlex.quote(str(folder / 'containerd'))} /var/lib/containerd",
             f"mount --bind {shlex.quote(str(self.files.store))} {config.NODE_STORE}",
             f"mount --bind {shlex.quote(str(folder / 'log'))} /var/log",
+            "cp -a /etc /run/etc",
+            "mount --bind /run/etc /etc",
+            f"[ ! -d {hardware.PCI_DEVICES} ] || mount --bind {shlex.quote(str(pci))} {hardware.PCI_DEVICES}",
             "mkdir -p /run/settings",
             "echo 1 > /proc/sys/net/ipv4/ip_forward",
             f"echo {ORPHAN_RETRIES_VALUE} > {ORPHAN_RETRIES}",

@@ -1,6 +1,6 @@
 """What a bare cluster needs before the stack is deployed: GPUs to pretend, DNS, and the rules' reader.
 
-`simulate_gpus` serves any cluster (make prepare CLUSTER=… SIMULATE_GPUS=1); the rest is for the embedded one.
+`pretend_gpus` serves any cluster (make prepare CLUSTER=… SIMULATE_GPUS=1); the rest is for the embedded one.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 import string
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubernetes import client
 from kubernetes.client import ApiException
@@ -18,7 +17,7 @@ from kubernetes.config import ConfigException, new_client_from_config
 from urllib3.exceptions import HTTPError
 
 from fleet import names
-from local.cluster import lifecycle
+from local.cluster import hardware, lifecycle
 from local.cluster.topology import NODES, Addresses, Node
 from local.errors import LocalError
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 MANIFESTS = Path(__file__).parent / "manifests"
 DNS_DEADLINE_S = 120.0
-SIMULATED = f"{names.DOMAIN}/simulated-gpus"
-"""An annotation of each node whose GPUs are simulated: how many. It tells them from real ones."""
 
 
 def system_services(running: Handle, coredns: Image, progress: Callable[[str], None]) -> None:
@@ -74,25 +71,21 @@ def _wait_for_dns(running: Handle, progress: Callable[[str], None]) -> None:
         time.sleep(0.5)
 
 
-def simulate_gpus(kubeconfig: Path, nodes: Sequence[Node]) -> None:
-    """Give nodes GPUs that are not there: capacity in their status, which scheduler and kubelet then honour.
-
-    A kubelet that restarts sets the number to 0, so this is repeated at each `make up`.
-    """
+def pretend_gpus(kubeconfig: Path, nodes: Sequence[Node]) -> None:
+    """Say on nodes which GPUs they pretend to have. The stack's device plugin, a stand-in, then offers them."""
     with new_client_from_config(config_file=str(kubeconfig)) as api_client:
         api = client.CoreV1Api(api_client)
         for node in nodes:
             if node.gpus:
-                amount = {names.GPU_RESOURCE: str(node.gpus)}
-                changed: dict[str, Any] = {
-                    "metadata": {"annotations": {SIMULATED: str(node.gpus)}},
-                    "status": {"capacity": amount, "allocatable": amount},
-                }
-                api.patch_node_status(node.name, changed)
+                api.patch_node(node.name, {"metadata": {"annotations": _annotations(node)}})
+
+
+def _annotations(node: Node) -> dict[str, str]:
+    return {hardware.ANNOTATION: hardware.described(node)}
 
 
 def prepare(running: Handle, coredns: Image, progress: Callable[[str], None]) -> None:
-    simulate_gpus(running.state.kubeconfig, NODES)
+    pretend_gpus(running.state.kubeconfig, NODES)
     system_services(running, coredns, progress)
 
 
@@ -175,7 +168,8 @@ def _plan_named(named: Sequence[str], wanted: Sequence[Node], workers: Sequence[
 
 
 def _product(node: client.V1Node) -> str | None:
-    return (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL)
+    """What it has, or pretends to have."""
+    return hardware.product(node.metadata.annotations) or (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT_LABEL)
 
 
 def _is_control_plane(node: client.V1Node) -> bool:
@@ -184,11 +178,11 @@ def _is_control_plane(node: client.V1Node) -> bool:
 
 def _has_real_gpus(node: client.V1Node) -> bool:
     capacity = int((node.status.capacity or {}).get(names.GPU_RESOURCE, "0"))
-    return capacity > 0 and SIMULATED not in (node.metadata.annotations or {})
+    return capacity > 0 and hardware.ANNOTATION not in (node.metadata.annotations or {})
 
 
 def label_nodes(kubeconfig: Path, plan: Sequence[tuple[str, Node]]) -> None:
-    """Carry out a plan: labels, taint, and GPUs in the status of each node."""
+    """Carry out a plan: labels, taint, and what each node pretends to have."""
     with new_client_from_config(config_file=str(kubeconfig)) as api_client:
         api = client.CoreV1Api(api_client)
         for name, node in plan:
@@ -196,10 +190,10 @@ def label_nodes(kubeconfig: Path, plan: Sequence[tuple[str, Node]]) -> None:
                 present = api.read_node(name).spec.taints or []
                 taints = [t.to_dict() for t in present if t.key != names.GPU_TAINT_KEY] + list(node.taints)
                 taints = [{k: v for k, v in taint.items() if k in ("key", "value", "effect") and v} for taint in taints]
-                api.patch_node(name, {"metadata": {"labels": node.all_labels}, "spec": {"taints": taints}})
-                simulate_gpus(kubeconfig, [replace(node, name=name)])
+                metadata = {"labels": node.all_labels, "annotations": _annotations(node)}
+                api.patch_node(name, {"metadata": metadata, "spec": {"taints": taints}})
             except ApiException as error:
                 raise LocalError(
                     f"prepare: node {name} could not be changed: HTTP {error.status} {error.reason}",
-                    fix="use a kubeconfig whose user may patch nodes and nodes/status, then run make prepare again",
+                    fix="use a kubeconfig whose user may patch nodes, then run make prepare again",
                 ) from error

@@ -22,7 +22,10 @@ DNS_DOMAIN = "cluster.local"
 
 @dataclass(frozen=True)
 class Node:
-    """One node: its name, the labels and taints that its kubelet registers, the GPUs that it pretends to have."""
+    """One node: its name, the labels and taints that its kubelet registers, the GPUs that it pretends to have.
+
+    The product is no label that a kubelet registers: GPU feature discovery publishes it.
+    """
 
     name: str
     gpu_product: str | None = None
@@ -37,9 +40,8 @@ class Node:
 
     @property
     def all_labels(self) -> dict[str, str]:
-        if not self.gpus or not self.gpu_product:
-            return dict(self.labels)
-        return {**names.gpu_node_labels(self.gpu_product), **self.labels}
+        gpu = names.gpu_node_labels(self.gpu_product) if self.gpus and self.gpu_product else {}
+        return {key: value for key, value in {**gpu, **self.labels}.items() if key != names.NODE_GPU_PRODUCT_LABEL}
 
 
 NODES = (

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 # The nodes on which the images are; others may be named as their owner likes.
 NODES = "NODES=gpu-a100-40gb,gpu-h100-80gb"
 
-GPU_LABELS = ("nvidia.com/gpu", "nvidia.com/gpu.present", "nvidia.com/gpu.product")
+GPU_LABELS = ("nvidia.com/gpu", "nvidia.com/gpu.present")
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,7 @@ def bare(checkout: Checkout, before: dict[str, list[str]]) -> Iterator[Checkout]
         for node in ("gpu-a100-40gb", "gpu-h100-80gb"):
             other.kubectl("label", "node", node, *(f"{label}-" for label in GPU_LABELS))
             other.kubectl("taint", "node", node, "nvidia.com/gpu-")
-            gone = [{"op": "remove", "path": f"/status/{kind}/nvidia.com~1gpu"} for kind in ("capacity", "allocatable")]
-            other.kubectl("patch", "node", node, "--subresource=status", "--type=json", f"--patch={json.dumps(gone)}")
+            other.kubectl("annotate", "node", node, "triton-fleet.io/simulated-gpus-")
         yield other
     finally:
         other.make("down")

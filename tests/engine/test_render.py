@@ -136,7 +136,7 @@ def test_encrypted_settings_are_secret_placeholders_and_the_real_key_is_never_as
     alerts = json.loads(shown.stdout)["triton-fleet:alerts"]
     assert alerts["secret"] is True
     assert json.loads(alerts["value"]) == {
-        "slack": {"url": "placeholder-of-a-secret-triton-fleet:alerts.slack.url"},
-        "channels": ["placeholder-of-a-secret-triton-fleet:alerts.channels[0]"],
+        "slack": {"url": "https://placeholder-of-a-secret.invalid/triton-fleet:alerts.slack.url"},
+        "channels": ["https://placeholder-of-a-secret.invalid/triton-fleet:alerts.channels[0]"],
     }
     assert any("2 encrypted values are replaced by placeholders" in line for line in said)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet import alerts, recording
-from fleet.alerts import Alert
+from fleet.alert_names import Alert
 from tests.rules.promtool import A100, H100, Case, Samples, Series, Triton, named, run, settings_of, together
 from tests.unit.graph import stack_config
 

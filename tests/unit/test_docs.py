@@ -12,7 +12,7 @@ from tests.readme_commands import README_COMMANDS, commands
 PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     path.relative_to(PROJECT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "local/images/*.md", "requirements/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/runbooks/*.md", "local/images/*.md", "requirements/*.md")
     for path in PROJECT.glob(pattern)
 )
 WRAPPED = [

@@ -73,7 +73,7 @@ def test_encrypted_values_are_found_and_replaced_wherever_they_stand() -> None:
         'triton-fleet:alerts["a.b"][0]',
         "triton-fleet:token",
     ]
-    hidden = "placeholder-of-a-secret"
+    hidden = "https://placeholder-of-a-secret.invalid"
     assert without_secure(config) == {
         "triton-fleet:alerts": {"slack": hidden, "a.b": [hidden, 1], "secure": "plain"},
         "triton-fleet:token": hidden,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 import warnings
@@ -37,13 +38,18 @@ def node(
     simulated: bool = False,
     role: str = "",
 ) -> client.V1Node:
-    """`role`: `control-plane`, or nothing for a worker node."""
-    labels = {PRODUCT: product} if product else {}
+    """`role`: `control-plane`, or nothing for a worker node. Nothing has published yet what is simulated."""
+    labels = {PRODUCT: product} if product and not simulated else {}
     if role:
         labels[f"node-role.kubernetes.io/{role}"] = ""
     return client.V1Node(
         metadata=client.V1ObjectMeta(
-            name=name, labels=labels or None, annotations={"ttl": "0", **({SIMULATED: str(gpus)} if simulated else {})}
+            name=name,
+            labels=labels or None,
+            annotations={
+                "ttl": "0",
+                **({SIMULATED: json.dumps({"count": gpus, "product": product})} if simulated else {}),
+            },
         ),
         spec=client.V1NodeSpec(),
         status=client.V1NodeStatus(capacity={"cpu": "4", "nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "4"}),
@@ -67,7 +73,7 @@ class Api:
 
     def __init__(self, nodes: list[client.V1Node]) -> None:
         self.nodes = nodes
-        self.patches: list[tuple[str, str, Any]] = []
+        self.patches: list[tuple[str, Any]] = []
         self.denied = ""
 
     def __call__(self, api_client: object) -> Api:
@@ -81,12 +87,9 @@ class Api:
         return next(found for found in self.nodes if found.metadata.name == name)
 
     def patch_node(self, name: str, body: object) -> None:
-        self.patches.append(("node", name, body))
-
-    def patch_node_status(self, name: str, body: object) -> None:
         if name == self.denied:
             raise ApiException(403, "Forbidden")
-        self.patches.append(("status", name, body))
+        self.patches.append((name, body))
 
 
 @pytest.fixture
@@ -199,15 +202,16 @@ def test_a_cluster_that_cannot_be_prepared_is_refused(api: Api, nodes: list[clie
 # The change
 
 
-def labels(product: str) -> dict[str, str]:
-    return {"nvidia.com/gpu": "present", "nvidia.com/gpu.present": "true", PRODUCT: product}
+def metadata(product: str, memory_mib: int) -> dict[str, object]:
+    """The product is no label: GPU feature discovery publishes it."""
+    return {
+        "labels": {"nvidia.com/gpu": "present", "nvidia.com/gpu.present": "true"},
+        "annotations": {SIMULATED: json.dumps({"count": 8, "product": product, "memory_mib": memory_mib})},
+    }
 
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-STATUS = {
-    "metadata": {"annotations": {SIMULATED: "8"}},
-    "status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}},
-}
+A100_METADATA, H100_METADATA = metadata(A100, 40960), metadata(H100, 81920)
 
 
 def test_planned_nodes_get_labels_the_taint_and_gpus_and_keep_other_taints(api: Api) -> None:
@@ -217,13 +221,11 @@ def test_planned_nodes_get_labels_the_taint_and_gpus_and_keep_other_taints(api: 
     api.nodes = [node("a"), tainted("b", kept, stale, bare), node("c")]
     prepare.label_nodes(KUBECONFIG, prepare.plan_nodes(KUBECONFIG, NODES))
     assert api.patches == [
-        ("node", "c", {"metadata": {"labels": labels(A100)}, "spec": {"taints": [TAINT]}}),
-        ("status", "c", STATUS),
+        ("c", {"metadata": A100_METADATA, "spec": {"taints": [TAINT]}}),
         (
-            "node",
             "b",
             {
-                "metadata": {"labels": labels(H100)},
+                "metadata": H100_METADATA,
                 "spec": {
                     "taints": [
                         {"key": "spot", "value": "true", "effect": "NoExecute"},
@@ -233,7 +235,6 @@ def test_planned_nodes_get_labels_the_taint_and_gpus_and_keep_other_taints(api: 
                 },
             },
         ),
-        ("status", "b", STATUS),
     ]
 
 
@@ -244,13 +245,16 @@ def test_a_node_that_may_not_be_changed_is_named(api: Api) -> None:
         prepare.label_nodes(KUBECONFIG, prepare.plan_nodes(KUBECONFIG, NODES))
     assert str(failed.value) == (
         "prepare: node c could not be changed: HTTP 403 Forbidden\n"
-        "fix: use a kubeconfig whose user may patch nodes and nodes/status, then run make prepare again"
+        "fix: use a kubeconfig whose user may patch nodes, then run make prepare again"
     )
 
 
 def test_only_gpu_nodes_get_gpus(api: Api) -> None:
-    prepare.simulate_gpus(KUBECONFIG, NODES)
-    assert api.patches == [("status", "gpu-a100-40gb", STATUS), ("status", "gpu-h100-80gb", STATUS)]
+    prepare.pretend_gpus(KUBECONFIG, NODES)
+    assert api.patches == [
+        (name, {"metadata": {"annotations": said["annotations"]}})
+        for name, said in (("gpu-a100-40gb", A100_METADATA), ("gpu-h100-80gb", H100_METADATA))
+    ]
 
 
 # Reaching a cluster

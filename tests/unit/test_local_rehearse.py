@@ -56,8 +56,7 @@ def test_embedded_nodes_play_the_node_groups(
 ) -> None:
     plan = rehearse.nodes_of(fleet(*skus))
     assert {
-        node.name: (node.all_labels["triton-fleet.io/sku"], node.all_labels["nvidia.com/gpu.product"], node.gpus)
-        for node, _ in plan
+        node.name: (node.all_labels["triton-fleet.io/sku"], node.gpu_product, node.gpus) for node, _ in plan
     } == played
     assert all(taints == ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},) for _, taints in plan)
 

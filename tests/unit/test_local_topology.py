@@ -17,8 +17,7 @@ from tests.unit import graph
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
-def gpu_labels(product: str) -> dict[str, str]:
-    return {"nvidia.com/gpu": "present", "nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": product}
+PRODUCT = "nvidia.com/gpu.product"
 
 
 # Ranges
@@ -105,7 +104,9 @@ def test_the_parts_of_a_range_lie_in_it_and_do_not_overlap(network: ipaddress.IP
 def test_the_gpu_nodes_are_the_skus_of_stack_local(project: Path) -> None:
     skus = graph.local_settings(project).skus
     assert [(f"gpu-{s.name}", s.gpu_product, s.gpus_per_node, dict(s.labels)) for s in skus] == [
-        (node.name, node.gpu_product, node.gpus, node.all_labels) for node in NODES if node.gpus
+        (node.name, node.gpu_product, node.gpus, {**node.all_labels, PRODUCT: node.gpu_product})
+        for node in NODES
+        if node.gpus
     ]
     assert [[t.model_dump(mode="json") for t in s.taints] for s in skus] == [
         list(node.taints) for node in NODES if node.gpus
@@ -118,8 +119,9 @@ def test_one_node_is_free_of_gpus_labels_and_taints() -> None:
 
 
 def test_a_node_keeps_labels_of_its_own_beside_those_of_its_gpu() -> None:
-    node = Node("n", gpu_product="NVIDIA-L4", gpus=1, labels={"zone": "a"})
-    assert (node.all_labels, node.taints) == ({**gpu_labels("NVIDIA-L4"), "zone": "a"}, (GPU_TAINT,))
+    node = Node("n", gpu_product="NVIDIA-L4", gpus=1, labels={"zone": "a", PRODUCT: "published by another"})
+    labels = {"nvidia.com/gpu": "present", "nvidia.com/gpu.present": "true", "zone": "a"}
+    assert (node.all_labels, node.taints) == (labels, (GPU_TAINT,))
 
 
 def test_the_store_lies_where_and_belongs_to_whom_the_settings_default_says(project: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fleet import model_repository, store
+from fleet import model_repository, pods, store, verification, workload
 from services.model_store import fill
 from tests.unit.graph import local_settings
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleet.model_repository import ModelFolder
+    from tests.unit.graph import Graph
 
 FILES = {"config.pbtxt": b'name: "minilm"', "1/model.py": b"# one\n", "1/deep/data.bin": b"\x00\xff"}
 DIGEST = model_repository.digest(FILES)
@@ -131,6 +132,7 @@ def test_the_job_is_told_where_triton_looks(project: Path, folder: ModelFolder) 
 
 def test_volume_and_claim(project: Path) -> None:
     settings = local_settings(project, store={"path": "/srv/fleet/store", "size_gib": 7})
+    name = f"model-store-{pods.digest('/srv/fleet/store')}"
     assert store.volume(settings)["spec"] == {
         "capacity": {"storage": "7Gi"},
         "accessModes": ["ReadWriteMany"],
@@ -141,7 +143,7 @@ def test_volume_and_claim(project: Path) -> None:
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "namespace": "triton-local",
-            "name": "model-store",
+            "name": name,
         },
         "hostPath": {"path": "/srv/fleet/store", "type": "Directory"},
     }
@@ -149,6 +151,45 @@ def test_volume_and_claim(project: Path) -> None:
         "accessModes": ["ReadWriteMany"],
         "storageClassName": "",
         "volumeMode": "Filesystem",
-        "volumeName": "triton-local-model-store",
+        "volumeName": f"triton-local-{name}",
         "resources": {"requests": {"storage": "7Gi"}},
+    }
+
+
+def test_another_folder_has_another_claim_which_all_pods_use(project: Path, folder: ModelFolder) -> None:
+    """Volume and claim cannot be changed: the new ones are made before the pods that use them change."""
+
+    def claims(**changes: object) -> set[str]:
+        settings = local_settings(project, store={"size_gib": 1, **changes})
+        (model,), (placement, _) = settings.models, settings.models[0].placements
+        order = verification.Order(verification.plan(settings), "verification")
+        pod_specs = [
+            store.fill_job(settings, folder, "program")["spec"]["template"]["spec"],
+            workload.deployment(settings, model, placement, folder.digest12)["spec"]["template"]["spec"],
+            verification.job(order, "1", "write", [], None, writable=True)["spec"]["template"]["spec"],
+        ]
+        found = {
+            volume["persistentVolumeClaim"]["claimName"]
+            for spec in pod_specs
+            for volume in spec["volumes"]
+            if "persistentVolumeClaim" in volume
+        }
+        assert store.claim(settings)["metadata"]["name"] in found
+        return found
+
+    assert claims() == claims(size_gib=2) == {"model-store"}
+    assert claims(path="/srv/a") == {f"model-store-{pods.digest('/srv/a')}"}
+    assert claims(path="/srv/a") != claims(path="/srv/b")
+
+
+def test_a_volume_and_its_claim_keep_the_size_that_they_were_made_with(local: Graph) -> None:
+    """Kubernetes refuses to resize a claim that was bound by hand, in the middle of an update."""
+    ignored = {
+        one.type.rpartition(":")[2]: (one.ignored, store.NOMINAL[one.type.rpartition(":")[2]])
+        for one in local.resources
+        if one.type.startswith("kubernetes:core/v1:PersistentVolume")
+    }
+    assert ignored == {
+        "PersistentVolume": (frozenset({"spec.capacity"}), "spec.capacity"),
+        "PersistentVolumeClaim": (frozenset({"spec.resources"}), "spec.resources"),
     }

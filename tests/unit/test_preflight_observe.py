@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import SecretStr
 
 from fleet import preflight, preflight_observe, settings
 from fleet.faults import Fault, Refused
@@ -264,3 +265,33 @@ def test_the_program_asks(project: Path, config: dict[str, object]) -> None:
     verdict = preflight.check(stack, project)
     assert [fault.setting for fault in verdict.refusals] == ["alerts.receivers[1].name"]
     assert "alerts.routes" in [fault.setting for fault in verdict.warnings]
+
+
+def test_secrets_that_anybody_can_read_are_told() -> None:
+    """Field report B43; the value itself is not shown."""
+    stack = made(receivers=[SLACK, PAGER, MAIL, HOOK], dead_mans_switch=SWITCH)
+    password = stack.monitoring.model_copy(update={"grafana_password": SecretStr("canary")})
+    stack = stack.model_copy(update={"monitoring": password})
+    places = [
+        "alerts.receivers[0].api_url",
+        "alerts.receivers[1].routing_key",
+        "alerts.receivers[2].password",
+        "alerts.receivers[3].url",
+        "alerts.dead_mans_switch",
+        "monitoring.grafana_password",
+    ]
+    told = list(preflight_observe.readable(stack, ()))
+    assert told == [
+        Fault(
+            place,
+            "readable in the stack file",
+            "an encrypted value",
+            "whoever reads the repository can use it",
+            f"replace it, and run `pulumi config set --secret --path 'triton-fleet:{place}'`",
+        )
+        for place in places
+    ]
+    assert [fault.setting for fault in preflight_observe.readable(stack, {"alerts"})] == places[-1:]
+    assert list(preflight_observe.readable(stack, {"alerts", "monitoring"})) == []
+    assert list(preflight_observe.readable(stack.model_copy(update={"environment": "local"}), ())) == []
+    assert list(preflight_observe.readable(made(), ())) == []

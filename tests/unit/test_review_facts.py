@@ -78,9 +78,9 @@ def test_an_encrypted_value_needs_no_key(checkout: Path, project: Path) -> None:
     found = gather.gather("some", checkout)
     assert found is not None
     (fault,) = found.refusals
-    assert (fault.setting, fault.got) == ("environment", "'<secure>'")
+    assert (fault.setting, fault.got) == ("environment", "'https://secure.invalid'")
     assert gather._without_secrets({"a": [{"secure": "x"}], "b": {"secure": "x", "more": 1}}) == {
-        "a": ["<secure>"],
+        "a": ["https://secure.invalid"],
         "b": {"secure": "x", "more": 1},
     }
 

@@ -27,6 +27,7 @@ func runExporter(ctx context.Context, c *cluster, arguments []string) error {
 	flags := flag.NewFlagSet("exporter", flag.ExitOnError)
 	record := flags.String("record", "", "file with the recorded scrape")
 	fields := flags.String("f", "", "file of DCGM's fields that are exported, as DCGM exporter reads it")
+	flags.Int("collect-interval", 30000, "DCGM exporter's time between two measurements, ms; a record has one")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}

@@ -41,15 +41,18 @@ func labels(found hardware) map[string]string {
 	if found.Count == 0 {
 		return map[string]string{}
 	}
-	return map[string]string{
+	published := map[string]string{
 		"nvidia.com/gpu.count":            strconv.Itoa(found.Count),
 		"nvidia.com/gpu.machine":          "simulated",
-		"nvidia.com/gpu.memory":           strconv.Itoa(found.MemoryMiB),
 		"nvidia.com/gpu.product":          found.Product,
 		"nvidia.com/gpu.replicas":         "1",
 		"nvidia.com/gpu.sharing-strategy": "none",
 		"nvidia.com/mig.capable":          "false",
 	}
+	if found.MemoryMiB > 0 {
+		published["nvidia.com/gpu.memory"] = strconv.Itoa(found.MemoryMiB)
+	}
+	return published
 }
 
 type object struct {

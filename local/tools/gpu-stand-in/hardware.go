@@ -14,11 +14,12 @@ const hardwareAnnotation = "triton-fleet.io/simulated-gpus"
 type hardware struct {
 	Count int `json:"count"`
 	// As GPU feature discovery writes it: NVML's name with hyphens for spaces.
-	Product   string `json:"product"`
-	MemoryMiB int    `json:"memory_mib"`
+	Product string `json:"product"`
+	// Of one GPU; 0 where it is not known.
+	MemoryMiB int `json:"memory_mib"`
 }
 
-// read asks the node for its GPUs; none if it does not pretend.
+// hardware asks the node for its GPUs; none if it does not pretend.
 func (c *cluster) hardware(ctx context.Context) (hardware, error) {
 	var node struct {
 		Metadata struct {

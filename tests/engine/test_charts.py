@@ -1,0 +1,101 @@
+"""The charts of the mirror, rendered with our values: none of these is ignored, and objects have the names we know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fleet import gpu_stack, settings
+from local import mirror
+from tests.charts import Chart, RefusedByChart
+from tests.unit import graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fleet.settings import Settings
+
+pytestmark = pytest.mark.engine
+
+STACKS = ("local", "dev", "prod")
+MIRRORED: dict[str, tuple[str, Callable[[Settings], dict[str, Any]]]] = {
+    gpu_stack.NFD: ("kube-system", gpu_stack.nfd_values),
+    gpu_stack.DEVICE_PLUGIN: ("kube-system", gpu_stack.device_plugin_values),
+    gpu_stack.DCGM_EXPORTER: ("monitoring", gpu_stack.dcgm_values),
+}
+"""By chart: where its release goes, and its values."""
+UPSTREAMS_OWN = {gpu_stack.NFD}
+"""No light chart: upstream's, from its program's module."""
+
+
+@pytest.fixture(scope="module")
+def charts(project: Path) -> Path:
+    mirror.complete(print)
+    return project / "local" / "charts"
+
+
+def told(project: Path, stack: str) -> Settings:
+    return settings.load(graph.stack_config(project, stack), project)
+
+
+@pytest.mark.parametrize("name", sorted(MIRRORED))
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_chart_of_the_mirror_ignores_no_value(project: Path, charts: Path, name: str, stack: str) -> None:
+    namespace, values_of = MIRRORED[name]
+    assert Chart(charts / name, name, namespace).ignored(values_of(told(project, stack))) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(MIRRORED) - UPSTREAMS_OWN))
+def test_a_light_chart_refuses_what_it_does_not_know(project: Path, charts: Path, name: str) -> None:
+    namespace, values_of = MIRRORED[name]
+    values = {**values_of(told(project, "prod")), "tolerationz": []}
+    with pytest.raises(RefusedByChart, match="tolerationz"):
+        Chart(charts / name, name, namespace).text(values)
+
+
+def pods(objects: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The pods' specifications, by workload."""
+    return {
+        name: one["spec"]["template"]["spec"]
+        for name, one in objects.items()
+        if name[0] in ("DaemonSet", "Deployment", "Job")
+    }
+
+
+def test_one_nfd_and_only_pods_for_gpu_nodes_tolerate_their_taints_b28(project: Path, charts: Path) -> None:
+    prod = told(project, "prod")
+    found: dict[str, dict[str, Any]] = {}
+    for chart, (namespace, values_of) in MIRRORED.items():
+        rendered = pods(Chart(charts / chart, chart, namespace).objects(values_of(prod)))
+        found |= {name: pod for (_, name), pod in rendered.items()}
+    (taint,) = gpu_stack.tolerations(prod)
+    tolerant = {name for name, pod in found.items() if taint in pod.get("tolerations", ())}
+    assert tolerant == {name for _, name in gpu_stack.daemon_sets(prod)}
+    assert [name for name in found if name.endswith("-master")] == ["node-feature-discovery-master"]
+    assert found["node-feature-discovery-master"]["nodeSelector"] == {"triton-fleet.io/node-role": "system"}
+
+
+def test_the_objects_have_the_names_that_other_parts_know_them_by(project: Path, charts: Path) -> None:
+    local = told(project, "local")
+    rendered = {
+        (namespace, name)
+        for chart, (namespace, values_of) in MIRRORED.items()
+        for kind, name in Chart(charts / chart, chart, namespace).objects(values_of(local))
+        if kind == "DaemonSet"
+    }
+    assert rendered == set(gpu_stack.daemon_sets(local))
+
+
+def test_the_exporters_monitor_is_taken_and_ends_before_the_next_scrape_b02(project: Path, charts: Path) -> None:
+    local = told(project, "local")
+    objects = Chart(charts / "dcgm-exporter", "dcgm-exporter", "monitoring").objects(gpu_stack.dcgm_values(local))
+    monitor, service = objects["ServiceMonitor", "dcgm-exporter"], objects["Service", "dcgm-exporter"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    seconds = [int(endpoint[key].removesuffix("s")) for key in ("scrapeTimeout", "interval")]
+    assert seconds == sorted(seconds)
+    assert objects["ConfigMap", "exporter-metrics-config-map"]["data"]["metrics"] == gpu_stack.counters()
