@@ -12,6 +12,7 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 
 from components import access
+from components.dashboards import Dashboards, DashboardsArgs
 from components.gpu_cluster import GpuCluster, GpuClusterArgs
 from components.gpu_stack import GpuStack, GpuStackArgs
 from components.model_store import ModelStore, ModelStoreArgs
@@ -19,6 +20,7 @@ from components.monitoring import Monitoring, MonitoringArgs
 from components.place import Place
 from components.serving_namespace import ServingNamespace, ServingNamespaceArgs
 from components.triton_fleet import TritonFleet, TritonFleetArgs
+from components.triton_rules import TritonRules, TritonRulesArgs
 from components.verification import Verification, VerificationArgs
 from fleet import cost, known_answers, model_repository, names, outputs, preflight, preflight_observe, settings
 from fleet.faults import Refused
@@ -118,12 +120,16 @@ def main() -> None:
 
     ground = place(stack, admitted.kubeconfig)
     cluster = ground.cluster
-    gpus = GpuStack("gpus", GpuStackArgs(stack, cluster.provider, after=ground.after))
     serving = ServingNamespace("serving", ServingNamespaceArgs(stack.serving, cluster.provider))
     monitoring = Monitoring(
         "monitoring",
         MonitoringArgs(stack, cluster.provider, namespaces=[serving.namespace], disks=ground.disks),
     )
+    gpus = GpuStack(
+        "gpus",
+        GpuStackArgs(stack, cluster.provider, after=ground.after, monitoring=[*monitoring.namespace, *monitoring.crds]),
+    )
+    rules = TritonRules("rules", TritonRulesArgs(stack, cluster.provider, serving.namespace, monitoring.crds))
     store = ModelStore(
         names.STORE_NAME,
         ModelStoreArgs(
@@ -146,7 +152,12 @@ def main() -> None:
             kubeconfig=cluster.kubeconfig,
             namespace=serving.namespace,
             after=[*ground.after, *gpus.ready],
+            crds=monitoring.crds,
         ),
+    )
+    dashboards = Dashboards(
+        "dashboards",
+        DashboardsArgs(stack, cluster.provider, namespaces=[*monitoring.namespace, serving.namespace]),
     )
     proof = Verification(
         "verification",
@@ -154,11 +165,19 @@ def main() -> None:
             settings=stack,
             program=VERIFICATION_PROGRAM.read_text(),
             cases=admitted.cases,
-            identities=[*serving.identities, *monitoring.identities, *store.identities, *fleet.identities],
+            identities=[
+                *serving.identities,
+                *monitoring.identities,
+                *gpus.identities,
+                *rules.identities,
+                *store.identities,
+                *fleet.identities,
+                *dashboards.identities,
+            ],
             kubeconfig=cluster.kubeconfig,
             provider=cluster.provider,
             namespace=serving.namespace,
-            after=[serving, monitoring, store, fleet],
+            after=[serving, monitoring, gpus, rules, store, fleet, dashboards],
         ),
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from components.release import ReleaseArgs, register_release
+from components.release import ReleaseArgs, register_release, release_identity
 from fleet import gpu_stack, names
 
 if TYPE_CHECKING:
@@ -42,12 +42,14 @@ class GpuStack(pulumi.ComponentResource):
     releases: list[pulumi.Resource]
     ready: list[pulumi.Resource]
     """What pods that ask for a GPU depend on: the node's labels and its offer. Not that it is measured."""
+    identities: list[pulumi.Output[str]]
 
     def __init__(self, name: str, args: GpuStackArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("triton-fleet:gpu:GpuStack", name, None, opts)
         self._args = args
         self.releases = []
         self.ready = []
+        self.identities = []
         settings = args.settings
         parts = settings.gpu_stack
         if gpu_stack.gpu_skus(settings):
@@ -82,12 +84,14 @@ class GpuStack(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         ready: bool = False,
     ) -> None:
+        # GPU nodes may not be there, and their pods take as long as the nodes do (field report B39).
+        args = ReleaseArgs(self._args.settings.charts, chart, namespace, values, waits=False)
         release = register_release(
             chart,
-            # GPU nodes may not be there, and their pods take as long as the nodes do (field report B39).
-            ReleaseArgs(self._args.settings.charts, chart, namespace, values, waits=False),
+            args,
             pulumi.ResourceOptions(parent=self, provider=self._args.provider, depends_on=list(after)),
         )
         self.releases.append(release)
+        self.identities.append(release_identity(release, args))
         if ready:
             self.ready.append(release)

@@ -76,7 +76,7 @@ def identity(resource: Any, manifest: Manifest) -> pulumi.Output[str]:  # noqa: 
         # A manifest may hold what is known only later: the file system behind a volume.
         lambda known: f"{known['kind']}/{known['metadata']['name']}/{pods.digest(known)}"
     )
-    count = resource.metadata.apply(lambda known: f"{known.uid}/{known.generation}")
+    count = resource.metadata.apply(lambda known: f"{known.get('uid')}/{known.get('generation')}")
     counted: pulumi.Output[str] = pulumi.Output.concat(said, "/", count)
     return counted
 

@@ -64,6 +64,8 @@ WORKLOAD_MAX_CHARS = LABEL_MAX_CHARS - POD_SUFFIX_CHARS
 """A pod's name is its host name too, which is cut at 63 characters."""
 HEADLESS_SUFFIX = "-pods"
 
+POD_MONITOR = "triton"
+"""Of the serving namespace: what has every Triton pod scraped."""
 VERIFICATION_STAMP = "triton-fleet-verification"
 """ConfigMap of the serving namespace, made anew by each verification that held; its age is that of the proof."""
 

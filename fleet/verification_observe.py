@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from fleet import alert_routing, alerts, autoscaling, gpu_stack, monitoring, names, recording, scraping
+from fleet import alert_routing, alerts, autoscaling, gpu_stack, monitoring, names, recording
 from fleet.alert_routing import NULL
 from fleet.workload import node_labels
 
@@ -38,6 +38,8 @@ again: https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-conf
 SETTLING_SCRAPES: Final = 3
 """A rate needs two samples; the third is for the scrape that was under way."""
 
+WAYS: Final = "_configs"
+"""What the keys of a receiver that say how it is told end with; others are Alertmanager's own."""
 KEDA_PREFIX: Final = "keda-hpa-"
 """KEDA makes an autoscaler of this and its ScaledObject's name."""
 SHOWN_MAX: Final = 5
@@ -279,7 +281,7 @@ def offer_verdict(plan: GpuPlan, nodes: Sequence[Node]) -> Verdict:
 def questions(plan: MonitoringPlan) -> list[Question]:
     """What is asked of monitoring, in the order in which a fault shows its cause first."""
     prometheus = partial(_service, plan.namespace, plan.prometheus)
-    pool = f"podMonitor/{plan.serving}/{scraping.TRITON}/0"
+    pool = f"podMonitor/{plan.serving}/{names.POD_MONITOR}/0"
     found = [
         Question(
             "monitoring/prometheus",
@@ -503,7 +505,7 @@ def _named_differences(wanted: Sequence[Mapping[str, Any]], got: Sequence[Mappin
     faults = [f"receiver {name!r} is missing" for name in mine.keys() - theirs.keys()]
     faults += [f"receiver {name!r} is not ours" for name in theirs.keys() - mine.keys()]
     for name in mine.keys() & theirs.keys():
-        ways = mine[name].keys() | {key for key, value in theirs[name].items() if value}
+        ways = mine[name].keys() | {key for key, value in theirs[name].items() if value and key.endswith(WAYS)}
         for way in sorted(ways):
             faults += _differences(
                 f"receiver {name!r} {way}", mine[name].get(way), theirs[name].get(way), defaults=True

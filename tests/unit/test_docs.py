@@ -24,7 +24,7 @@ MADE = (".fleet", ".venv", "rendered", "reports")
 """Folders that commands make; what is in them is not there to be found."""
 MADE_FILES = {"index.json", "outputs.json", "preflight.json", "resources.json"}
 PARTS_OF_A_MODEL = {"config.pbtxt", "verification.json"}
-CHECKS = ("placement", "replica", "replicas", "service", "store")
+CHECKS = ("gpus", "monitoring", "placement", "replica", "replicas", "service", "store")
 """What the names of verification's checks begin with; they look like paths."""
 SUFFIXES = (".json", ".md", ".mod", ".pbtxt", ".py", ".sh", ".sum", ".toml", ".txt", ".yaml")
 

@@ -563,6 +563,8 @@ def running() -> dict[str, Any]:
     for one in config["route"]["routes"]:
         one["continue"] = False
         one["matchers"] = sorted(one["matchers"], reverse=True)
+    for one in config["receivers"]:
+        one["labels"] = {"name": one["name"]}
     config["receivers"][1]["webhook_configs"][0] |= {"http_config": {"follow_redirects": True}, "max_alerts": 0}
     return {**config, "templates": []}
 
