@@ -666,7 +666,7 @@ def burn_rates() -> list[Case]:
 
 def node_groups() -> list[Case]:
     """Only on clusters whose autoscaler the stack installs: here stack `dev`."""
-    group = "eks-dev-l4-20261201020304050600000001-1ac2"
+    group = "eks-dev-a10g-20261201020304050600000001-1ac2"
 
     def autoscaler(nodes: float, waiting: Samples) -> Series:
         labels = {"job": "cluster-autoscaler", "namespace": "kube-system", "node_group": group}
@@ -683,6 +683,7 @@ def node_groups() -> list[Case]:
         environment="dev",
         namespace="triton-dev",
         node_group=group,
+        sku="a10g",
     )
     return [
         case(
