@@ -35,8 +35,8 @@ def test_up_proves_an_inference_on_both_skus(checkout: Checkout) -> None:
     failed = [row for row in rows if not row["ok"]]
     assert not failed
     named = {row["name"].split("/")[0] for row in rows}
-    # Issue 3, item 7: what the verification must cover.
-    assert {"placement", "service", "replica", "replicas", "store"} <= named
+    # Issue 3, item 7, and issue 5, item 8: what the verification must cover.
+    assert {"placement", "service", "replica", "replicas", "store", "gpus", "monitoring"} <= named
     for row in rows:
         assert set(row) == {"name", "ok", "seconds", "reason"}
         assert row["name"] in text
