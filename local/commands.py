@@ -80,7 +80,7 @@ def _settle(opened: stack.Stack, progress: Progress) -> None:
     if not begun:
         return
     progress(f"pulumi: an interrupted update had begun to make {', '.join(begun)}; it is made now")
-    document["deployment"]["pending_operations"] = [one for one in pending if one["type"] != "creating"]
+    # A state that is put back has no pending operations.
     stack.imported(opened, document)
 
 

@@ -68,3 +68,18 @@ def recorded(project: Path) -> dict[str, Family]:
                 family.labels[label] = set()
             found[metric] = family
     return found
+
+
+def differences(project: Path, name: str, live: Mapping[str, set[str]]) -> list[str]:
+    """How a recorded scrape differs from series that Prometheus has now, each with the labels of its samples.
+
+    A label without a value is none, and one that a scrape adds need not be there.
+    """
+    found = []
+    for metric, family in parse((project / name).read_text()).items():
+        said = {label for label, values in family.labels.items() if values != {""}}
+        if metric not in live:
+            found.append(f"{metric} is not there")
+        elif not said <= live[metric] <= said | SOURCES[name]:
+            found.append(f"{metric} has {sorted(live[metric])}, recorded are {sorted(said)}")
+    return found

@@ -35,8 +35,8 @@ def test_up_proves_an_inference_on_both_skus(checkout: Checkout) -> None:
     failed = [row for row in rows if not row["ok"]]
     assert not failed
     named = {row["name"].split("/")[0] for row in rows}
-    # Issue 3, item 7: what the verification must cover.
-    assert {"placement", "service", "replica", "replicas", "store"} <= named
+    # Issue 3, item 7, and issue 5, item 8: what the verification must cover.
+    assert {"placement", "service", "replica", "replicas", "store", "gpus", "monitoring"} <= named
     for row in rows:
         assert set(row) == {"name", "ok", "seconds", "reason"}
         assert row["name"] in text
@@ -130,6 +130,32 @@ def test_verify_can_be_asked_for_any_time(checkout: Checkout) -> None:
     }
     assert [row for row in rows if not row["ok"]] == []
     assert [row["seconds"] for row in rows] != [row["seconds"] for row in first], "the old report was shown again"
+
+
+def test_what_was_changed_by_hand_is_put_right_when_it_is_asked_for(checkout: Checkout) -> None:
+    """An update takes the objects to be as it made them, as Pulumi does; REFRESH=1 looks at each."""
+
+    def policies() -> set[str]:
+        return {item["metadata"]["name"] for item in checkout.objects("networkpolicies")}
+
+    before = policies()
+    assert "dns" in before
+    checkout.kubectl("delete", "networkpolicy", "dns", "--namespace=triton-local")
+    assert checkout.make("up").status == 0
+    assert policies() == before - {"dns"}
+    looked = checkout.make("up", "REFRESH=1")
+    assert looked.status == 0, looked.text[-4000:]
+    assert policies() == before
+
+
+def test_the_embedded_cluster_is_no_other_cluster(checkout: Checkout) -> None:
+    """A second stack on it would take over the objects of the first, and remove them in the end."""
+    uids = {item["metadata"]["uid"] for item in checkout.objects("deployments")}
+    for command in ("up", "verify", "down"):
+        done = checkout.make(command, f"CLUSTER={checkout.kubeconfig}")
+        assert done.status != 0
+        assert "is this checkout's own embedded cluster" in done.text
+    assert {item["metadata"]["uid"] for item in checkout.objects("deployments")} == uids
 
 
 def test_verification_names_a_replica_that_lost_its_model(checkout: Checkout) -> None:

@@ -85,7 +85,7 @@ COMPLETE: Raw = {
                 "target_ratio": 1.0,
                 "waiting_requests_target": None,
                 "scale_up": {"pods": 1, "period_s": 60, "window_s": 0},
-                "scale_down": {"window_s": 300, "pods": 1, "period_s": 60},
+                "scale_down": {"window_s": 300, "pods": 1, "period_s": 300},
             },
             "placements": ({"sku": "h100", "replicas": {"min": 1, "max": 4}, "autoscaled": True},),
         },
