@@ -6,7 +6,7 @@ STACK ?= local
 export STACK STATE CLUSTER EXPORT PUSH BASE NODES SIMULATE_GPUS YES ONLY REFRESH
 # STATE=<folder> keeps a cluster and its stack there instead of in .fleet: a second one beside the first.
 .DEFAULT_GOAL := help
-.PHONY: help up down test check preview render preflight rehearse golden verify images prepare bench settings clean
+.PHONY: help up down test check preview render preflight rehearse simulate golden verify images prepare bench settings clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,6 +47,9 @@ preflight: .venv ## what is wrong with a stack's settings and what may be, as a 
 
 rehearse: .venv ## the whole program on this machine, AWS played: up, verify, destroy (STACK=prod); reports/rehearsal.json
 	@$(PY) -m local $${STATE:+--state="$$STATE"} rehearse --stack="$$STACK"
+
+simulate: .venv ## what the autoscalers will do with a load (STACK=prod TRACE=prod-step, or a file); reports/simulation.html
+	@$(PY) -m local simulate --stack="$$STACK" --trace="$$TRACE"
 
 golden: .venv ## write the plans in tests/golden again; read the difference before you commit it
 	@$(PY) -m local $${STATE:+--state="$$STATE"} golden

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from components.aws_account import AwsAccount, AwsAccountArgs
+from components.disk_driver import DiskDriver, DiskDriverArgs
 from components.eks_cluster import EksCluster, EksClusterArgs
 from components.existing_cluster import ExistingCluster, ExistingClusterArgs
 from components.file_system import FileSystem, FileSystemArgs
@@ -12,7 +13,7 @@ from components.image_repositories import ImageRepositories, ImageRepositoriesAr
 from components.network import Network, NetworkArgs
 from components.node_autoscaler import NodeAutoscaler, NodeAutoscalerArgs
 from components.place import Place
-from fleet import aws_addons, names
+from fleet import aws_addons, monitoring, names
 
 if TYPE_CHECKING:
     from fleet import schema
@@ -45,8 +46,9 @@ def _make(settings: schema.Settings, cluster: schema.EksCluster) -> Place:
             after=made.ready,
         ),
     )
+    disks = [_disks(cluster, made, account)] if monitoring.needs_ebs(cluster, settings.monitoring) else []
     if settings.store.kind != "efs":
-        return Place(made, after=[autoscaler])
+        return Place(made, after=[autoscaler], disks=disks)
     files = FileSystem(
         names.STORE_NAME,
         FileSystemArgs(
@@ -62,7 +64,20 @@ def _make(settings: schema.Settings, cluster: schema.EksCluster) -> Place:
             after=made.ready,
         ),
     )
-    return Place(made, files.handle, files.ready, [autoscaler])
+    return Place(made, files.handle, files.ready, [autoscaler], disks)
+
+
+def _disks(cluster: schema.EksCluster, made: EksCluster, account: AwsAccount) -> DiskDriver:
+    return DiskDriver(
+        "ebs-csi",
+        DiskDriverArgs(
+            account=account,
+            region=cluster.region,
+            cluster=cluster.name,
+            version=aws_addons.version(cluster.kubernetes_version, aws_addons.EBS_DRIVER, cluster.addons),
+            after=made.ready,
+        ),
+    )
 
 
 def _adopt(settings: schema.Settings, cluster: schema.EksExistingCluster) -> Place:

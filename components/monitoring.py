@@ -16,7 +16,7 @@ from pulumi_kubernetes.storage.v1 import StorageClass
 
 from components.registration import identity, register
 from components.release import ReleaseArgs, register_release, release_identity
-from fleet import monitoring, names
+from fleet import autoscaling, monitoring, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Monitoring(pulumi.ComponentResource):
         if settings.kube_prometheus_stack:
             self._register_namespace()
             self.crds = [self._register_stack()]
-        if settings.prometheus_adapter:
+        if autoscaling.adapter_wanted(args.settings):
             values = monitoring.adapter_values(args.settings)
             self._register_api(monitoring.ADAPTER, settings.namespace, values)
         if settings.metrics_server:

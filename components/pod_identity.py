@@ -31,8 +31,10 @@ class PodIdentityArgs:
     cluster: str
     namespace: str
     service_account: str
-    policy: pulumi.Input[str]
+    policy: pulumi.Input[str] | None
+    """None where `managed_policies` say all."""
     after: Sequence[pulumi.Resource]
+    managed_policies: tuple[str, ...] = ()
 
 
 class PodIdentity(pulumi.ComponentResource):
@@ -49,6 +51,7 @@ class PodIdentity(pulumi.ComponentResource):
                 region=args.region,
                 role_name=f"{args.cluster}-{name}",
                 trust=aws_policies.trust_pods(),
+                managed_policies=args.managed_policies,
                 policy=args.policy,
             ),
             pulumi.ResourceOptions(parent=self),

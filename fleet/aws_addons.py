@@ -15,6 +15,7 @@ COREDNS: Final[AddonName] = "coredns"
 KUBE_PROXY: Final[AddonName] = "kube-proxy"
 POD_IDENTITY: Final[AddonName] = "eks-pod-identity-agent"
 EFS_DRIVER: Final[AddonName] = "aws-efs-csi-driver"
+EBS_DRIVER: Final[AddonName] = "aws-ebs-csi-driver"
 
 BEFORE_NODES: Final[tuple[AddonName, ...]] = (VPC_CNI, KUBE_PROXY, POD_IDENTITY)
 """DaemonSets without which a node does not become Ready, or its pods have no identity."""
@@ -23,6 +24,7 @@ AFTER_NODES: Final[tuple[AddonName, ...]] = (COREDNS,)
 
 EFS_CONTROLLER_ACCOUNT: Final = "efs-csi-controller-sa"
 EFS_NODE_ACCOUNT: Final = "efs-csi-node-sa"
+EBS_CONTROLLER_ACCOUNT: Final = "ebs-csi-controller-sa"
 
 VERSIONS: Final[Mapping[str, Mapping[AddonName, str]]] = {
     "1.34": {
@@ -31,6 +33,7 @@ VERSIONS: Final[Mapping[str, Mapping[AddonName, str]]] = {
         KUBE_PROXY: "v1.34.0-eksbuild.2",
         POD_IDENTITY: "v1.3.10-eksbuild.2",
         EFS_DRIVER: "v2.1.15-eksbuild.1",
+        EBS_DRIVER: "v1.54.0-eksbuild.1",
     },
 }
 """By the cluster's Kubernetes version. They stand together in published configurations of EKS 1.34 clusters (Terraform
@@ -44,7 +47,7 @@ def version(kubernetes_version: str, addon: AddonName, overrides: Mapping[AddonN
 
 
 def missing(kubernetes_version: str, overrides: Mapping[AddonName, str]) -> list[AddonName]:
-    """Add-ons that have no version for this Kubernetes."""
+    """Add-ons of every cluster that have no version for this Kubernetes."""
     known = {**VERSIONS.get(kubernetes_version, {}), **overrides}
     return [addon for addon in (*BEFORE_NODES, *AFTER_NODES, EFS_DRIVER) if addon not in known]
 

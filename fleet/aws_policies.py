@@ -22,6 +22,10 @@ NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "Am
 """https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html. Field report B35: attached before the first
 node of the role, or it never joins."""
 
+DISK_POLICIES: Final = ("service-role/AmazonEBSCSIDriverPolicy",)
+"""AWS' own for the EBS driver, which makes and deletes volumes that carry its tags, and no others:
+https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AmazonEBSCSIDriverPolicy.html"""
+
 UNSCOPED_ACTIONS: Final = frozenset(
     {
         "autoscaling:DescribeAutoScalingGroups",

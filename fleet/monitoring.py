@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fleet.pods import Manifest
-    from fleet.schema import Settings
+    from fleet.schema import Cluster, Settings
     from fleet.schema_observe import Monitoring
 
 STACK: Final = "kube-prometheus-stack"
@@ -158,7 +158,7 @@ def storage_class(settings: Settings) -> Manifest | None:
 
     Zones: a disk is made where its pod is. https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
     """
-    if not needs_ebs(settings):
+    if not needs_ebs(settings.cluster, settings.monitoring):
         return None
     return {
         "apiVersion": "storage.k8s.io/v1",
@@ -172,12 +172,11 @@ def storage_class(settings: Settings) -> Manifest | None:
     }
 
 
-def needs_ebs(settings: Settings) -> bool:
+def needs_ebs(cluster: Cluster, monitoring: Monitoring) -> bool:
     """Whether the stack brings what makes disks of EBS: on a cluster of its own, for a disk of no other class."""
-    monitoring = settings.monitoring
     storage = monitoring.storage
     return (
-        settings.cluster.source == "eks"
+        cluster.source == "eks"
         and monitoring.kube_prometheus_stack
         and storage is not None
         and storage.storage_class is None
@@ -191,7 +190,7 @@ def stack_values(settings: Settings) -> dict[str, Any]:
         "defaultRules": {"create": True, "additionalRuleLabels": {"environment": settings.environment}},
         "prometheusOperator": {
             **_pods("prometheus-operator", settings),
-            "admissionWebhooks": {"patch": _where(settings)},
+            "admissionWebhooks": {"patch": where(settings)},
         },
         "prometheus": {"prometheusSpec": _prometheus(settings)},
         "alertmanager": _alertmanager(settings),
@@ -225,7 +224,7 @@ def _definitions_upgrade(settings: Settings) -> dict[str, Any]:
         "enabled": True,
         "forceConflicts": True,
         "image": {"busybox": {"tag": BUSYBOX}},
-        **_where(settings),
+        **where(settings),
     }
 
 
@@ -234,7 +233,7 @@ def _prometheus(settings: Settings) -> dict[str, Any]:
     memory = f"{monitoring.prometheus_memory_mib}Mi"
     ours = {"matchLabels": monitor_labels(monitoring)}
     return {
-        **_where(settings),
+        **where(settings),
         "resources": {"requests": {"cpu": PROMETHEUS_CPU, "memory": memory}, "limits": {"memory": memory}},
         "scrapeInterval": f"{CLUSTER_SCRAPE_INTERVAL_S}s",
         "evaluationInterval": f"{monitoring.evaluation_interval_s}s",
@@ -319,7 +318,7 @@ def metrics_server_values(settings: Settings) -> dict[str, Any]:
 
 
 def _pods(program: str, settings: Settings) -> dict[str, Any]:
-    return {**_where(settings), "resources": _resources(program)}
+    return {**where(settings), "resources": _resources(program)}
 
 
 def _resources(program: str) -> dict[str, Any]:
@@ -327,7 +326,7 @@ def _resources(program: str) -> dict[str, Any]:
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": limit}}
 
 
-def _where(settings: Settings) -> dict[str, Any]:
+def where(settings: Settings) -> dict[str, Any]:
     """The nodes that monitoring's pods belong on. What nobody tolerates keeps them off the GPUs' nodes."""
     monitoring = settings.monitoring
     selector = dict(monitoring.node_selector)
@@ -342,7 +341,7 @@ def _where(settings: Settings) -> dict[str, Any]:
 def _claim(settings: Settings, size_gib: int) -> dict[str, Any]:
     storage = settings.monitoring.storage
     named = storage.storage_class if storage is not None else None
-    chosen = named or (STORAGE_CLASS if needs_ebs(settings) else None)
+    chosen = named or (STORAGE_CLASS if needs_ebs(settings.cluster, settings.monitoring) else None)
     return {
         "volumeClaimTemplate": {
             "spec": {

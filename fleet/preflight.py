@@ -21,6 +21,7 @@ from fleet import (
     preflight_charts,
     preflight_cloud,
     preflight_memory,
+    preflight_monitoring,
     preflight_observe,
     workload,
 )
@@ -186,6 +187,7 @@ def refusals(draft: Draft, project: Path) -> tuple[Fault, ...]:
         *preflight_cloud.refusals(draft),
         *(() if draft.charts is None else preflight_charts.refusals(draft.charts, project)),
         *preflight_observe.refusals(draft),
+        *preflight_monitoring.refusals(draft),
         *preflight_autoscaling.refusals(draft),
         *_images(draft),
     )

@@ -78,7 +78,7 @@ def _region(region: str) -> Iterator[Fault]:
             "cluster.region",
             shown(region),
             "a region that the AWS provider knows (fleet/catalog/regions.yaml)",
-            "the provider refuses others",
+            "AWS is found by the name of its region: elsewhere nothing answers",
             f"did you mean '{close[0]}'?" if close else "name it as AWS does, for example us-east-1",
         )
 

@@ -67,6 +67,14 @@ GPU_UTILIZATION: Final = "triton_fleet:gpu_utilization:ratio"
 GPU_MEMORY: Final = "triton_fleet:gpu_memory_used:ratio"
 GPUS: Final = "triton_fleet:gpus:count"
 
+PART_FINISHED: Final = "triton_fleet:part_finished:rate"
+PART_QUEUE: Final = "triton_fleet:part_queue:rate"
+PART_COMPUTE: Final = "triton_fleet:part_compute:rate"
+"""Of each of Triton's own models in each pod: requests answered a second, and microseconds in the queue and in compute.
+Recorded once, since most of the others are made of them."""
+PART_UNANSWERED: Final = "triton_fleet:part_unanswered:microseconds"
+"""How long requests are known to have waited where nothing finished and the queue was never empty; else 0."""
+
 MODEL_SERVED: Final = "triton_fleet:model_served:rate"
 MODEL_BATCH: Final = "triton_fleet:model_batch_size:average"
 """Inferences of one execution."""
@@ -136,35 +144,40 @@ class _Triton:
         named = f'label_replace(up{{{self.job}}}, "model", "$1", "deployed_model", "(.*)")'
         return f"sum {by(_SKU)} ({rate} and on (namespace, pod, model) {named})"
 
+    def unanswered(self) -> str:
+        """From the first scrape of the window to the last, in microseconds, where nothing finished and the queue was
+        never empty: whoever waited at the first still waits.
+        """
+        seen = f"nv_inference_pending_request_count{{{self.job}}}[{self.window}]"
+        between = f"(max {by(_POD_MODEL)} (count_over_time({seen})) - 1) * {self.scrape_s * _MICROSECONDS}"
+        return f"{between} * ({self.waiting(self.window)} > bool 0) * ({self.recorded(PART_FINISHED)} == bool 0)"
+
     def ratio(self) -> str:
         """Largest over a pod's models of waiting by in work.
 
         Without any compute in the window there is nothing to divide by. What waited, from the queue's own time or as
         the gauge tells, then stands for itself: as if one request were in work.
         """
-        queue = self.rate("nv_inference_queue_duration_us")
-        compute = self.rate("nv_inference_compute_infer_duration_us")
-        stuck = f"{self.waiting(f'{PENDING_SCRAPES * self.scrape_s}s')} * ({self._finished()} == bool 0)"
+        queue, compute = self.recorded(PART_QUEUE), self.recorded(PART_COMPUTE)
+        waiting = self.waiting(f"{PENDING_SCRAPES * self.scrape_s}s")
+        stuck = f"{waiting} * ({self.recorded(PART_FINISHED)} == bool 0)"
         return f"max {by(_POD)} ({queue} / ({compute} > 0) or {queue} / {_MICROSECONDS} + {stuck})"
 
     def mean(self, duration: str) -> str:
-        """Largest over a pod's models of the mean time, microseconds.
+        """Largest over a pod's models of the mean time, microseconds; at least what requests waited in vain."""
+        finished, unanswered = self.recorded(PART_FINISHED), self.recorded(PART_UNANSWERED)
+        return f"max {by(_POD)} ({duration} / ({finished} > 0) or {unanswered})"
 
-        Where nothing finished and the queue was never empty, no request's time is known but that it is more than the
-        time between the first scrape of the window and the last.
-        """
-        seen = f"nv_inference_pending_request_count{{{self.job}}}[{self.window}]"
-        known = f"(max {by(_POD_MODEL)} (count_over_time({seen})) - 1) * {self.scrape_s * _MICROSECONDS}"
-        stuck = f"({self.waiting(self.window)} > bool 0) * ({self._finished()} == bool 0)"
-        return f"max {by(_POD)} ({self.rate(duration)} / ({self._finished()} > 0) or {known} * {stuck})"
-
-    def model_mean(self, total: str, count: str, divisor: str = "") -> str:
+    def model_mean(self, total: str, count: str) -> str:
         """Mean over the increase of `count`, by SKU and by Triton's own models; 0 when idle."""
-        parts = self.rate(count, _SKU_MODEL)
-        return f"{self.rate(total, _SKU_MODEL)}{divisor} / ({parts} > 0) or {parts} * 0"
+        return f"{total} / ({count} > 0) or {count} * 0"
 
-    def _finished(self) -> str:
-        return self.rate("nv_inference_request_success")
+    def models(self, series: str) -> str:
+        """The sum over pods of a recorded rate."""
+        return f"sum {by(_SKU_MODEL)} ({self.recorded(series)})"
+
+    def recorded(self, series: str) -> str:
+        return f"{series}{{{self.namespace}}}"
 
     def _selector(self, more: str) -> str:
         return f"{self.job}, {more}" if more else self.job
@@ -179,10 +192,14 @@ def pod_rules(settings: Settings) -> list[Rule]:
     triton = _Triton(settings)
     waiting = f'nv_trt_llm_request_metrics{{{triton.job}, request_type="waiting"}}'
     return [
+        _record(PART_FINISHED, triton.rate("nv_inference_request_success")),
+        _record(PART_QUEUE, triton.rate("nv_inference_queue_duration_us")),
+        _record(PART_COMPUTE, triton.rate("nv_inference_compute_infer_duration_us")),
+        _record(PART_UNANSWERED, triton.unanswered()),
         _record(QUEUE_COMPUTE_RATIO, triton.ratio()),
-        _record(QUEUE_DURATION, triton.mean("nv_inference_queue_duration_us")),
-        _record(COMPUTE_DURATION, triton.mean("nv_inference_compute_infer_duration_us")),
-        _record(REQUEST_DURATION, triton.mean("nv_inference_request_duration_us")),
+        _record(QUEUE_DURATION, triton.mean(triton.recorded(PART_QUEUE))),
+        _record(COMPUTE_DURATION, triton.mean(triton.recorded(PART_COMPUTE))),
+        _record(REQUEST_DURATION, triton.mean(triton.rate("nv_inference_request_duration_us"))),
         _record(WAITING_REQUESTS, f"sum {by(_POD)} ({waiting})"),
     ]
 
@@ -205,17 +222,19 @@ def sku_rules(settings: Settings) -> list[Rule]:
         _record(SKU_QUEUE_COMPUTE_RATIO, f"avg {by(_SKU)} ({QUEUE_COMPUTE_RATIO}{here})"),
         _record(SKU_WAITING, f"sum {by(_SKU)} ({WAITING_REQUESTS}{here})"),
         _record(SCRAPED, f"sum {by(_SKU)} (up{{{triton.job}}})"),
-        _record(MODEL_SERVED, triton.rate("nv_inference_request_success", _SKU_MODEL)),
-        _record(MODEL_BATCH, triton.model_mean("nv_inference_count", "nv_inference_exec_count")),
+        _record(MODEL_SERVED, triton.models(PART_FINISHED)),
         _record(
-            MODEL_QUEUE,
-            triton.model_mean("nv_inference_queue_duration_us", "nv_inference_request_success", f" / {_MICROSECONDS}"),
-        ),
-        _record(
-            MODEL_COMPUTE,
+            MODEL_BATCH,
             triton.model_mean(
-                "nv_inference_compute_infer_duration_us", "nv_inference_request_success", f" / {_MICROSECONDS}"
+                triton.rate("nv_inference_count", _SKU_MODEL), triton.rate("nv_inference_exec_count", _SKU_MODEL)
             ),
+        ),
+        *(
+            _record(
+                name,
+                triton.model_mean(f"{triton.models(part)} / {_MICROSECONDS}", triton.recorded(MODEL_SERVED)),
+            )
+            for name, part in ((MODEL_QUEUE, PART_QUEUE), (MODEL_COMPUTE, PART_COMPUTE))
         ),
     ]
 

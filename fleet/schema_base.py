@@ -385,7 +385,9 @@ KubernetesVersion = Annotated[
 Environment = Literal["local", "dev", "prod"]
 Runtime = Literal["python", "native", "tensorrt_llm", "llmapi", "vllm"]
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
-AddonName = Literal["vpc-cni", "coredns", "kube-proxy", "eks-pod-identity-agent", "aws-efs-csi-driver"]
+AddonName = Literal[
+    "vpc-cni", "coredns", "kube-proxy", "eks-pod-identity-agent", "aws-efs-csi-driver", "aws-ebs-csi-driver"
+]
 Capacity = Literal["on_demand", "spot", "capacity_block"]
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import bench, commands, packages, push, rehearse, stack, turns
+from local import bench, commands, packages, push, rehearse, simulate, stack, turns
 from local.cluster import topology
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
@@ -34,7 +34,9 @@ def _parser() -> argparse.ArgumentParser:
     render = command.add_parser("render", help="write the stack's plan to rendered/<stack>")
     preflight = command.add_parser("preflight", help="what is wrong with a stack's settings, as a table")
     rehearsal = command.add_parser("rehearse", help="the whole program on this machine, AWS played")
-    for parsed in (preview, render, preflight, rehearsal, verify):
+    simulation = command.add_parser("simulate", help="what the autoscalers of a stack will do with a load")
+    simulation.add_argument("--trace", default="", help="file of the load, or the name of one in local/traces")
+    for parsed in (preview, render, preflight, rehearsal, verify, simulation):
         parsed.add_argument("--stack", required=True)
     command.add_parser("golden", help="write the plans in tests/golden again")
     images = command.add_parser("images", help="build the images")
@@ -60,7 +62,6 @@ def main(argv: list[str] | None = None) -> int:
     named = _file(arguments.state)
     state = State(named) if named else default_state()
     _adapt(os.environ)
-    turns.interruptible()
     try:
         _require(arguments, state)
         COMMANDS[arguments.command](arguments, state)
@@ -84,6 +85,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     "render": lambda given, state: commands.render(given.stack, state, _progress),
     "preflight": lambda given, _: commands.preflight(given.stack, _progress),
     "rehearse": lambda given, state: rehearse.rehearse(given.stack, state, _progress),
+    "simulate": lambda given, _: simulate.simulate(given.stack, given.trace, _progress),
     "golden": lambda _, state: commands.golden(state, _progress),
     "images": lambda given, _: (
         push.images(given.push, given.base, _progress)
@@ -132,4 +134,5 @@ def _file(path: Path | None) -> Path | None:
 
 
 if __name__ == "__main__":
+    turns.interruptible()
     sys.exit(main())

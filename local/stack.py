@@ -382,8 +382,8 @@ def exported(stack: Stack, *, secrets: bool = True) -> dict[str, Any]:
 
 
 def imported(stack: Stack, document: Mapping[str, Any]) -> None:
-    """Puts an edited state, its secrets encrypted, in place of the stack's."""
-    path = stack.home / "edited.json"
+    """Puts a state, its secrets encrypted, in place of the stack's; pulumi drops what is pending in it."""
+    path = stack.home / "state.json"
     path.write_text(json.dumps(document))
     try:
         done = stack.pulumi("stack", "import", f"--file={path}", capture=True)

@@ -32,7 +32,7 @@ SOURCES: Final[Mapping[str, frozenset[str]]] = {
     "tests/data/scrapes/prometheus.txt": SERVICE,
     "tests/data/scrapes/alertmanager.txt": SERVICE,
     "tests/data/scrapes/cluster-autoscaler.txt": SERVICE,
-    "local/charts/dcgm-exporter/files/recorded-scrape.txt": SERVICE | EXPORTER | HOLDER,
+    "local/charts/dcgm-exporter/files/recorded-scrape.txt": SERVICE | EXPORTER | HOLDER | {"environment", "node"},
 }
 """By file: the labels that a scrape adds to what the program says."""
 
@@ -67,4 +67,19 @@ def recorded(project: Path) -> dict[str, Family]:
             for label in added - family.labels.keys():
                 family.labels[label] = set()
             found[metric] = family
+    return found
+
+
+def differences(project: Path, name: str, live: Mapping[str, set[str]]) -> list[str]:
+    """How a recorded scrape differs from series that Prometheus has now, each with the labels of its samples.
+
+    A label without a value is none, and one that a scrape adds need not be there.
+    """
+    found = []
+    for metric, family in parse((project / name).read_text()).items():
+        said = {label for label, values in family.labels.items() if values != {""}}
+        if metric not in live:
+            found.append(f"{metric} is not there")
+        elif not said <= live[metric] <= said | SOURCES[name]:
+            found.append(f"{metric} has {sorted(live[metric])}, recorded are {sorted(said)}")
     return found

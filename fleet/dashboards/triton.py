@@ -78,7 +78,7 @@ TRITON: Final = Dashboard(
                 ),
                 Panel(
                     "Time to load",
-                    "How long each replica took to load a model, when it did.",
+                    "How long each replica took to load a model, when it did. Tritons after 24.10 tell.",
                     (Query(f"max by (pod, model) (nv_model_load_duration_secs{{{FLEET}}})", "{{model}} in {{pod}}"),),
                     "s",
                     links=(page(Alert.LOAD_SLOW),),

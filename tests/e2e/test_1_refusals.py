@@ -124,6 +124,14 @@ def test_wrong_settings_are_refused_by_the_preview_before_anything_is_registered
     assert "kubernetes:" not in done.text, "a resource was registered before the refusal"
 
 
+def test_there_is_nothing_to_verify_before_an_up(fresh: Checkout) -> None:
+    done = fresh.make("verify")
+    assert done.status != 0
+    assert "stack local was not deployed from here" in done.text
+    assert "fix: run make up first" in done.text
+    assert not (fresh.folder / ".fleet" / "pulumi").exists()
+
+
 def test_an_unknown_stack_names_those_that_there_are(fresh: Checkout) -> None:
     done = fresh.make("preview", "STACK=staging")
     assert done.status != 0

@@ -132,6 +132,32 @@ def test_verify_can_be_asked_for_any_time(checkout: Checkout) -> None:
     assert [row["seconds"] for row in rows] != [row["seconds"] for row in first], "the old report was shown again"
 
 
+def test_what_was_changed_by_hand_is_put_right_when_it_is_asked_for(checkout: Checkout) -> None:
+    """An update takes the objects to be as it made them, as Pulumi does; REFRESH=1 looks at each."""
+
+    def policies() -> set[str]:
+        return {item["metadata"]["name"] for item in checkout.objects("networkpolicies")}
+
+    before = policies()
+    assert "dns" in before
+    checkout.kubectl("delete", "networkpolicy", "dns", "--namespace=triton-local")
+    assert checkout.make("up").status == 0
+    assert policies() == before - {"dns"}
+    looked = checkout.make("up", "REFRESH=1")
+    assert looked.status == 0, looked.text[-4000:]
+    assert policies() == before
+
+
+def test_the_embedded_cluster_is_no_other_cluster(checkout: Checkout) -> None:
+    """A second stack on it would take over the objects of the first, and remove them in the end."""
+    uids = {item["metadata"]["uid"] for item in checkout.objects("deployments")}
+    for command in ("up", "verify", "down"):
+        done = checkout.make(command, f"CLUSTER={checkout.kubeconfig}")
+        assert done.status != 0
+        assert "is this checkout's own embedded cluster" in done.text
+    assert {item["metadata"]["uid"] for item in checkout.objects("deployments")} == uids
+
+
 def test_verification_names_a_replica_that_lost_its_model(checkout: Checkout) -> None:
     """Field report B19: a model can be gone from a server that lives; each replica is asked for itself."""
     name = checkout.triton_pods()[0]["metadata"]["name"]

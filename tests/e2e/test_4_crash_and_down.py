@@ -54,6 +54,39 @@ def test_two_commands_at_once_take_turns(checkout: Checkout) -> None:
     assert (os.waitstatus_to_exitcode(status), second.status) == (0, 0), second.text[-3000:]
 
 
+def test_a_killed_update_is_waited_for_and_gone_on_with(checkout: Checkout) -> None:
+    """Of a command that is killed the engine stays, and updates: the next must not begin beside it."""
+    checkout.replace("Pulumi.local.yaml", "load_timeout_s: 120", "load_timeout_s: 150")
+    try:
+        killed = subprocess.Popen(
+            [".venv/bin/python", "-m", "local", "up"],
+            cwd=checkout.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert killed.stdout is not None
+        for line in killed.stdout:
+            if "Deployment minilm-" in line and "updating" in line:
+                break
+        killed.kill()
+        killed.wait()
+        again = checkout.make("up")
+        killed.communicate()
+        assert again.status == 0, again.text[-4000:]
+        assert "pending operations" not in again.text
+        infer(checkout.service_address())
+        budgets = {
+            container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"]
+            for item in checkout.objects("deployments")
+            for container in item["spec"]["template"]["spec"]["containers"]
+        }
+        assert min(budgets) >= 150
+    finally:
+        checkout.restore("Pulumi.local.yaml")
+    assert checkout.make("up").status == 0
+
+
 def test_down_after_a_kill_leaves_nothing(checkout: Checkout, before: dict[str, list[str]]) -> None:
     """The worst case last: the cluster is killed half-way, then `make down` has to clear what is left."""
     recorded = json.loads((checkout.folder / ".fleet" / "cluster" / "process.json").read_text())

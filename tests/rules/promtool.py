@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from fleet import alerts, recording
+from fleet.alert_names import Alert
 from tests.unit.graph import local_settings
 
 if TYPE_CHECKING:
@@ -202,6 +203,8 @@ class Case:
     values: dict[tuple[int, str], Mapping[str, float]] = field(default_factory=dict)
     alerts: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     step_s: int = SCRAPE_S
+    whole: bool = False
+    """Whether all rules are evaluated, alerts too, whatever the case names."""
 
     def block(self) -> dict[str, Any]:
         return {
@@ -243,7 +246,8 @@ def run(promtool: str, folder: Path, settings: Settings, cases: Sequence[Case]) 
     """
     sets: dict[frozenset[str], list[Case]] = {}
     for case in cases:
-        sets.setdefault(frozenset(name for _, name in case.alerts), []).append(case)
+        named_alerts = [alert.value for alert in Alert] if case.whole else [name for _, name in case.alerts]
+        sets.setdefault(frozenset(named_alerts), []).append(case)
     files = []
     for number, (names, chosen) in enumerate(sets.items()):
         given = {series.split("{")[0] for case in chosen for series in case.series}

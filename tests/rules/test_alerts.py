@@ -666,7 +666,7 @@ def burn_rates() -> list[Case]:
 
 def node_groups() -> list[Case]:
     """Only on clusters whose autoscaler the stack installs: here stack `dev`."""
-    group = "eks-dev-l4-20261201020304050600000001-1ac2"
+    group = "eks-dev-a10g-20261201020304050600000001-1ac2"
 
     def autoscaler(nodes: float, waiting: Samples) -> Series:
         labels = {"job": "cluster-autoscaler", "namespace": "kube-system", "node_group": group}
@@ -683,6 +683,7 @@ def node_groups() -> list[Case]:
         environment="dev",
         namespace="triton-dev",
         node_group=group,
+        sku="a10g",
     )
     return [
         case(
@@ -698,7 +699,29 @@ def node_groups() -> list[Case]:
     ]
 
 
+def healthy() -> list[Case]:
+    """Field report B06: a fleet that nobody asks anything has nothing to tell."""
+    nobody = together(
+        Triton().serves(100),
+        Triton(B, H100).serves(100),
+        *(
+            container([value] * 100, pod, metric)
+            for pod in (A, B)
+            for metric, value in (("kube_pod_container_status_ready", 1), ("kube_pod_container_state_started", -3600))
+        ),
+        *(deployment(sku, [1] * 100, [1] * 100) for sku in (A100, H100)),
+        *(state("kube_deployment_created", [-3600] * 100, deployment=f"minilm-{sku}") for sku in (A100, H100)),
+        *(
+            {named("DCGM_FI_DEV_FB_USED", {"exported_namespace": "triton-local", "exported_pod": pod}): [1] * 100}
+            for pod in (A, B)
+        ),
+        state("kube_configmap_created", [-60] * 100, configmap="triton-fleet-verification"),
+    )
+    return [Case("an idle fleet, and all alerts", nobody, {(900, "ALERTS"): {}}, whole=True)]
+
+
 CASES = [
+    *healthy(),
     *latency(),
     *errors(),
     *hangs(),

@@ -211,10 +211,13 @@ def passing() -> Case:
 
 
 def queue_without_compute() -> Case:
-    """Field report B06: the queue's time rises and compute's does not. 10 requests of 2 s each 10 s: two wait."""
+    """Field report B06: the queue's time rises and compute's does not. 10 requests of 2 s each 10 s: two wait.
+
+    What waits at the scrapes is not counted once more, since requests finish.
+    """
     return Case(
         "queue rises, compute does not",
-        Triton().serves(40, 10, queue_s=2).series,
+        Triton().serves(40, 10, queue_s=2, pending=3).series,
         {**pods(300, ratio=2, queue=2, compute=0, request=2)},
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from fleet import alert_routing
+from tests.rules.test_alerts import CASES, GROUPS
 from tests.unit.test_alert_routing import CANARY, HOOK, MAIL, PAGER, SLACK, SWITCH, settings
 
 if TYPE_CHECKING:
@@ -297,3 +298,14 @@ def test_who_hears_from_a_running_alertmanager(tool: Callable[[str], str], tmp_p
         (CANARY, "warning", "TritonLatencyHigh"),
     ]
     assert CANARY not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("cause", [pytest.param(cause, id=cause.alert) for cause in alert_routing.CAUSES])
+def test_a_cause_and_its_symptoms_have_the_labels_by_which_they_are_one(cause: alert_routing.Cause) -> None:
+    """As promtool has seen them fire. Where one of two alone had a label, neither would silence the other."""
+    seen: dict[str, list[set[str]]] = {}
+    for case in (*CASES, *GROUPS):
+        for (_, name), fired in case.alerts.items():
+            seen.setdefault(name, []).extend(set(one["exp_labels"]) for one in fired)
+    for alert_name in (cause.alert, *cause.symptoms):
+        assert any(labels >= set(cause.equal) for labels in seen[alert_name]), alert_name

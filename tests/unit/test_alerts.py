@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet import alerts, monitoring, recording, scraping, settings
-from fleet.alerts import Alert
+from fleet.alert_names import Alert
 from tests.unit.graph import local_settings, stack_config
 
 if TYPE_CHECKING:
@@ -70,6 +70,23 @@ def test_only_an_adapter_of_ours_is_looked_at(project: Path) -> None:
     assert looked_at()
     assert not looked_at(monitoring={"prometheus_adapter": False})
     assert not looked_at(autoscaling={"engine": "keda"})
+
+
+def test_limits_are_what_was_promised(project: Path) -> None:
+    """99 % leaves 1 %: 14.4 % and 6 % of an hour's and of six hours' requests, 1 % of three days'."""
+    model = stack_config(project, "local")["models"][0]
+    promised = local_settings(
+        project, models=[{**model, "load_timeout_s": 900, "slo": {"latency_ms": 120_500, "availability": 0.99}}]
+    )
+    rules = {rule["alert"]: rule for rule in every(alerts.rules(promised))}
+    assert rules["TritonLatencyHigh"]["expr"].endswith(" > 120.5")
+    assert re.findall(r"> ([0-9.]+)", rules["TritonErrorBudgetBurnFast"]["expr"]) == ["0.144", "0.144", "0.06", "0.06"]
+    assert re.findall(r"> ([0-9.]+)", rules["TritonErrorBudgetBurnSlow"]["expr"]) == ["0.01", "0.01"]
+    # three times 121 s without an answer
+    assert set(re.findall(r"(?:\[|offset )(\w+)", rules["TritonHung"]["expr"])) == {"363s"}
+    # the load's time, and ten minutes for a node
+    assert (rules["TritonReplicasUnavailable"]["for"], rules["TritonPodNotReady"]["for"]) == ("1500s", "900s")
+    assert "> 720" in rules["TritonModelLoadSlow"]["expr"]
 
 
 def test_each_alert_has_its_page_and_each_page_its_alert(project: Path) -> None:
@@ -173,13 +190,18 @@ def test_the_time_out_of_a_scrape_is_within_its_interval(project: Path) -> None:
 def test_windows_follow_the_settings(project: Path) -> None:
     times = {"scrape_interval_s": 20, "rate_window_s": 240, "evaluation_interval_s": 15, "relist_interval_s": 60}
     manifest = recording.rules(local_settings(project, monitoring=times))
-    (ratio,) = [rule for rule in every(manifest) if rule["record"] == recording.QUEUE_COMPUTE_RATIO]
-    assert set(re.findall(r"\[(\w+)\]", ratio["expr"])) == {"240s", "40s"}
+    (load,) = [group["rules"] for group in manifest["spec"]["groups"] if group["name"] == "triton-load"]
+    assert set(re.findall(r"\[(\w+)\]", str(load))) == {"240s", "40s"}
     assert {group["interval"] for group in manifest["spec"]["groups"]} == {"15s", "60s"}
 
 
 def test_autoscalings_series_keep_what_maps_them_to_a_pod_b24(project: Path) -> None:
-    """Field report B24: without `namespace` and `pod` a series is no metric of a pod."""
+    """Field report B24: without `namespace` and `pod` a series is no metric of a pod, and only those are offered."""
+    stack_settings = local_settings(project)
+    (offered,) = monitoring.adapter_values(stack_settings)["rules"]["custom"]
+    (pattern,) = re.findall(r'__name__=~"([^"]*)"', offered["seriesQuery"])
+    recorded = {rule["record"] for rule in every(recording.rules(stack_settings))}
+    assert {name for name in recorded if re.match(pattern, name)} == {*recording.PER_POD, recording.WAITING_REQUESTS}
     for rule in every(recording.rules(local_settings(project))):
         if rule["record"] in (*recording.PER_POD, recording.WAITING_REQUESTS):
             kept = re.match(r"(?:max|sum) by \(([^)]*)\)", rule["expr"])

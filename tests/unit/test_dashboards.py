@@ -14,6 +14,7 @@ from fleet.alert_names import Alert
 from fleet.alerts import runbook
 from fleet.dashboards import DASHBOARDS
 from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable, document
+from tests import scrapes
 from tests.unit.test_alert_routing import settings
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ Raw = dict[str, Any]
 
 CONFIG_MAP_MAX_BYTES = 1024 * 1024
 """https://kubernetes.io/docs/concepts/configuration/configmap/#motivation"""
+
+COUNTED_ALTOGETHER = {"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"}
+"""A GPU has so many spare rows in its life."""
 
 every = pytest.mark.parametrize("dashboard", [pytest.param(one, id=one.uid) for one in DASHBOARDS])
 
@@ -147,6 +151,23 @@ def test_every_panel_says_what_it_shows(dashboard: Dashboard) -> None:
         several = len(panel.queries) > 1 or panel.kind == "timeseries"
         named = panel.kind == "table" or not several or all(query.legend for query in panel.queries)
         assert named or [query.expr for query in panel.queries] == [], panel.title
+
+
+def kinds(project: Path) -> dict[str, str]:
+    """Of every series that is scraped, whether it is a counter or a gauge, as its scrape says."""
+    texts = [(project / name).read_text() for name in scrapes.SOURCES]
+    return dict(found for text in texts for found in re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
+
+
+@every
+def test_rates_are_of_counters_and_levels_of_gauges(project: Path, dashboard: Dashboard) -> None:
+    """The guide's dashboard had rates of TensorRT-LLM's gauges."""
+    kind = kinds(project)
+    for _, expr in dashboards.expressions(dashboard):
+        rated = set(re.findall(r"(?:rate|increase)\((\w+)", expr))
+        named = set(re.findall(r"\b(?:nv_|DCGM_|kube_|alertmanager_|prometheus_|cluster_)\w+", expr))
+        assert {metric: kind[metric] for metric in rated} == dict.fromkeys(rated, "counter")
+        assert {metric for metric in named - rated if kind[metric] == "counter"} <= COUNTED_ALTOGETHER
 
 
 @every

@@ -26,6 +26,7 @@ def test_every_fault_is_a_row_and_the_command_fails(project: Path, tmp_path: Pat
     document["config"]["triton-fleet:modles"] = {"secure": "v1:abc:def"}
     (tmp_path / "Pulumi.local.yaml").write_text(yaml.safe_dump(document))
     shutil.copytree(project / "model_repo", tmp_path / "model_repo")
+    (tmp_path / "local" / "charts").mkdir(parents=True)
     rows = preflight_table.rows("local", tmp_path)
     assert {(row["verdict"], row["setting"]) for row in rows} == {
         ("refused", "skus[0].nodes.min"),

@@ -141,7 +141,7 @@ REFUSED = [
                 "cluster.region",
                 "'eu-centrl-1'",
                 "a region that the AWS provider knows (fleet/catalog/regions.yaml)",
-                "the provider refuses others",
+                "AWS is found by the name of its region: elsewhere nothing answers",
                 "did you mean 'eu-central-1'?",
             )
         ],

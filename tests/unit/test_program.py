@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.unit.graph import Graph
+    from tests.unit.graph import Graph, Registered
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +52,27 @@ def test_registers_these_resources_and_no_others(local: Graph) -> None:
         ("kubernetes:batch/v1:Job", "fill-minilm"),
         ("kubernetes:core/v1:ConfigMap", "model-store-minilm"),
         ("kubernetes:core/v1:ConfigMap", "model-store-program"),
+        ("kubernetes:core/v1:ConfigMap", "triton-fleet-alerts"),
+        ("kubernetes:core/v1:ConfigMap", "triton-fleet-autoscaling"),
+        ("kubernetes:core/v1:ConfigMap", "triton-fleet-gpus"),
+        ("kubernetes:core/v1:ConfigMap", "triton-fleet-overview"),
+        ("kubernetes:core/v1:ConfigMap", "triton-fleet-triton"),
         ("kubernetes:core/v1:ConfigMap", "verification"),
+        ("kubernetes:core/v1:Namespace", "monitoring"),
         ("kubernetes:core/v1:Namespace", "triton-local"),
         ("kubernetes:core/v1:PersistentVolume", "triton-local-model-store"),
         ("kubernetes:core/v1:PersistentVolumeClaim", "model-store"),
         ("kubernetes:core/v1:Service", "minilm"),
         ("kubernetes:core/v1:Service", "minilm-pods"),
+        ("kubernetes:helm.sh/v3:Release", "dcgm-exporter"),
+        ("kubernetes:helm.sh/v3:Release", "kube-prometheus-stack"),
+        ("kubernetes:helm.sh/v3:Release", "metrics-server"),
+        ("kubernetes:helm.sh/v3:Release", "node-feature-discovery"),
+        ("kubernetes:helm.sh/v3:Release", "nvidia-device-plugin"),
+        ("kubernetes:helm.sh/v3:Release", "prometheus-adapter"),
+        ("kubernetes:monitoring.coreos.com/v1:PodMonitor", "triton"),
+        ("kubernetes:monitoring.coreos.com/v1:PrometheusRule", "triton-alerts"),
+        ("kubernetes:monitoring.coreos.com/v1:PrometheusRule", "triton-recording"),
         ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "deny-all"),
         ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "dns"),
         ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "triton"),
@@ -68,6 +83,10 @@ def test_registers_these_resources_and_no_others(local: Graph) -> None:
         ("pulumi-python:dynamic/triton-fleet:Verification", "verification"),
         ("pulumi:providers:kubernetes", "cluster"),
         ("triton-fleet:cluster:GpuCluster", "cluster"),
+        ("triton-fleet:gpu:GpuStack", "gpus"),
+        ("triton-fleet:monitoring:Dashboards", "dashboards"),
+        ("triton-fleet:monitoring:Monitoring", "monitoring"),
+        ("triton-fleet:monitoring:TritonRules", "rules"),
         ("triton-fleet:serving:ServingNamespace", "serving"),
         ("triton-fleet:serving:TritonFleet", "fleet"),
         ("triton-fleet:serving:TritonSku", "minilm-a100-40gb"),
@@ -90,20 +109,28 @@ def test_each_resource_belongs_to_a_component(local: Graph) -> None:
     assert outside == []
 
 
-def test_each_object_is_in_the_serving_namespace_or_the_clusters(local: Graph) -> None:
-    found = {(one.type, one.inputs["metadata"].get("namespace")) for one in local.resources if one.is_kubernetes}
+def namespace_of(one: Registered) -> str | None:
+    """None for an object of the cluster."""
+    found = one.inputs if one.type == graph.RELEASE else one.inputs["metadata"]
+    return found.get("namespace")
+
+
+def test_each_object_is_in_a_namespace_of_the_stacks_or_the_clusters(local: Graph) -> None:
+    found = {(one.type, namespace_of(one)) for one in local.resources if one.is_kubernetes}
     assert {kind for kind, namespace in found if namespace is None} == {graph.NAMESPACE, graph.VOLUME}
-    assert {namespace for _, namespace in found if namespace is not None} == {"triton-local"}
+    assert {kind for kind, namespace in found if namespace == "monitoring"} == {graph.RELEASE, graph.CONFIG_MAP}
+    assert {kind for kind, namespace in found if namespace == "kube-system"} == {graph.RELEASE}
+    assert {namespace for _, namespace in found} == {None, "monitoring", "kube-system", "triton-local"}
 
 
 def test_objects_go_before_what_they_need_when_the_stack_is_destroyed_b37(local: Graph) -> None:
-    namespace = local.of(graph.NAMESPACE)[0]
-    early = [
-        one.urn
-        for one in local.resources
-        if one.is_kubernetes and one.type != graph.NAMESPACE and namespace.urn not in local.behind(one)
-    ]
-    assert early == []
+    for namespace in local.of(graph.NAMESPACE):
+        early = [
+            one.urn
+            for one in local.resources
+            if one.is_kubernetes and namespace_of(one) == namespace.name and namespace.urn not in local.behind(one)
+        ]
+        assert early == []
     claim, (volume,) = local.of(graph.CLAIM)[0], local.of(graph.VOLUME)
     assert volume.urn in local.behind(claim)
 
@@ -236,6 +263,7 @@ def copy_of_project(project: Path, target: Path) -> Path:
     for folder in ("model_repo", "services"):
         shutil.copytree(project / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(project / "__main__.py", target)
+    (target / "local" / "charts").mkdir(parents=True)
     return target
 
 
@@ -450,7 +478,9 @@ def test_config_maps_that_follow_their_content_are_made_anew_under_stable_names(
         "fill-minilm",
         "model-store-minilm",
     }
-    assert all(len(name.rpartition("-")[2]) == pods.DIGEST_CHARS for name in names_of[1].values())
+    followers = [name for name, own in names_of[1].items() if name != own]
+    assert sorted(followers) == ["fill-minilm", "model-store-minilm", "model-store-program", "verification"]
+    assert all(len(names_of[1][name].rpartition("-")[2]) == pods.DIGEST_CHARS for name in followers)
 
 
 def test_a_job_that_failed_is_made_anew_by_the_next_update_b40(local: Graph) -> None:

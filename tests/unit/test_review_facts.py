@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def checkout(project: Path, tmp_path: Path) -> Path:
     shutil.copytree(project / "model_repo", tmp_path / "model_repo")
+    (tmp_path / "local" / "charts").mkdir(parents=True)
     return tmp_path
 
 

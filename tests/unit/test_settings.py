@@ -85,7 +85,7 @@ COMPLETE: Raw = {
                 "target_ratio": 1.0,
                 "waiting_requests_target": None,
                 "scale_up": {"pods": 1, "period_s": 60, "window_s": 0},
-                "scale_down": {"window_s": 300, "pods": 1, "period_s": 60},
+                "scale_down": {"window_s": 300, "pods": 1, "period_s": 300},
             },
             "placements": ({"sku": "h100", "replicas": {"min": 1, "max": 4}, "autoscaled": True},),
         },
@@ -726,7 +726,8 @@ def test_a_name_that_an_enumeration_has_not_is_refused_with_those_that_it_has() 
     assert settings._fault(loc, "literal_error", "kube-prox") == Fault(
         "cluster.addons.kube-prox",
         "a setting named 'kube-prox'",
-        "a setting that exists: vpc-cni, coredns, kube-proxy, eks-pod-identity-agent, aws-efs-csi-driver",
+        "a setting that exists: vpc-cni, coredns, kube-proxy, eks-pod-identity-agent, aws-efs-csi-driver, "
+        "aws-ebs-csi-driver",
         "no setting has that name, and a misspelt one would silently do nothing",
         "did you mean 'kube-proxy'?",
     )
