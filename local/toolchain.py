@@ -265,7 +265,9 @@ def _build_all(tools: Sequence[Tool], progress: Progress) -> None:
     if not tools:
         return
     go = go_program(progress)
-    progress(f"tools: building {', '.join(tool.name for tool in tools)} from Go modules, once; 1 to 6 min each on 2 cores")
+    progress(
+        f"tools: building {', '.join(tool.name for tool in tools)} from Go modules, once; 1 to 6 min each on 2 cores"
+    )
     for number, tool in enumerate(tools, start=1):
         _build(tool, go, f"{number}/{len(tools)}", progress)
 
