@@ -62,7 +62,6 @@ def main(argv: list[str] | None = None) -> int:
     named = _file(arguments.state)
     state = State(named) if named else default_state()
     _adapt(os.environ)
-    turns.interruptible()
     try:
         _require(arguments, state)
         COMMANDS[arguments.command](arguments, state)
@@ -135,4 +134,5 @@ def _file(path: Path | None) -> Path | None:
 
 
 if __name__ == "__main__":
+    turns.interruptible()
     sys.exit(main())

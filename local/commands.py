@@ -15,7 +15,7 @@ import yaml
 from fleet import verification
 from local import diagnosis, mirror, packages, preflight_table, rendering, stack, toolchain, turns
 from local.cluster import images as cluster_images
-from local.cluster import lifecycle, prepare, topology
+from local.cluster import lifecycle, prepare, stock, topology
 from local.cluster.handle import Handle
 from local.errors import LocalError
 from local.images import build, recipes
@@ -263,6 +263,7 @@ def start_cluster(state: State, progress: Progress) -> Path:
     binaries = {name: str(tools[name]) for name in ("kube", "kube-router")}
     for name in ("etcd", "containerd"):
         binaries[name] = str(packages.program(name))
+    stock.equip(state, cache_folder(), binaries["containerd"], built, progress)
     running = lifecycle.start(state, binaries, progress)
     cluster_images.load(running, built, progress)
     prepare.prepare(running, built["coredns"], progress)

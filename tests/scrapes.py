@@ -32,7 +32,7 @@ SOURCES: Final[Mapping[str, frozenset[str]]] = {
     "tests/data/scrapes/prometheus.txt": SERVICE,
     "tests/data/scrapes/alertmanager.txt": SERVICE,
     "tests/data/scrapes/cluster-autoscaler.txt": SERVICE,
-    "local/charts/dcgm-exporter/files/recorded-scrape.txt": SERVICE | EXPORTER | HOLDER,
+    "local/charts/dcgm-exporter/files/recorded-scrape.txt": SERVICE | EXPORTER | HOLDER | {"environment", "node"},
 }
 """By file: the labels that a scrape adds to what the program says."""
 

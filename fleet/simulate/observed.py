@@ -59,10 +59,9 @@ class Observer:
         self._recorded: dict[str, set[Labels]] = {}
         self._listed: frozenset[str] = frozenset()
         groups = plan.rules["spec"]["groups"]
-        for missing in sorted(read - {rule["record"] for group in groups for rule in group["rules"]}):
-            raise SimulationError(f"{missing}: an autoscaler reads it, and no rule records it")
+        needed = _needed([rule for group in groups for rule in group["rules"]], read)
         for group in groups:
-            rules = [(rule, _known(rule)) for rule in group["rules"] if rule["record"] in read]
+            rules = [(rule, needed[rule["record"]]) for rule in group["rules"] if rule["record"] in needed]
             if rules:
                 period_s = interval(group["interval"])
                 clock.every(period_s, partial(self._evaluate, rules), chance.uniform(0, period_s))
@@ -141,8 +140,22 @@ def interval(text: str) -> float:
     return promql.seconds(text)
 
 
-def _known(rule: Mapping[str, Any]) -> Query:
-    query = promql.query(rule["expr"])
-    for strange in sorted(query.names - METRICS.keys()):
-        raise SimulationError(f"{rule['record']}: {strange} is not simulated")
-    return query
+def _needed(rules: Sequence[Mapping[str, Any]], read: frozenset[str]) -> dict[str, Query]:
+    """The recorded series that are read, and those that they are made of.
+
+    SimulationError where no rule records a series, or a rule reads what no replica shows.
+    """
+    recorded = {rule["record"]: rule for rule in rules}
+    found: dict[str, Query] = {}
+    wanted = sorted(read)
+    for name in wanted:
+        if name not in recorded:
+            raise SimulationError(f"{name}: an autoscaler reads it, and no rule records it")
+        if name in found:
+            continue
+        found[name] = promql.query(recorded[name]["expr"])
+        for series in sorted(found[name].names - METRICS.keys()):
+            if series not in recorded:
+                raise SimulationError(f"{name}: {series} is not simulated")
+            wanted.append(series)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from local.cluster.topology import NODES, Node
 from local.errors import LocalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from local.cluster.handle import Handle
     from local.images.build import Image
@@ -44,41 +45,52 @@ def needed_on(node: Node) -> tuple[str, ...]:
     return (*EVERYWHERE, *(WITH_GPUS if node.gpus else WITHOUT_GPUS))
 
 
+Ctr = Callable[[Sequence[str], float], "subprocess.CompletedProcess[str]"]
+"""Runs `ctr` with these arguments, for at most so many seconds."""
+
+
 def load(running: Handle, images: Mapping[str, Image], progress: Callable[[str], None]) -> None:
     """Give each node the images that it lacks or has in another build; all nodes at once, for half of it is waiting."""
+
+    def on(node: Node) -> None:
+        def ctr(arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+            return running.run(["ctr", *arguments], node=node.name, timeout_s=timeout_s)
+
+        fill(ctr, node.name, [images[name] for name in needed_on(node)], progress)
+
     with ThreadPoolExecutor(len(NODES)) as pool:
-        for done in [pool.submit(_load, running, node, images, progress) for node in NODES]:
+        for done in [pool.submit(on, node) for node in NODES]:
             done.result()
 
 
-def _load(running: Handle, node: Node, images: Mapping[str, Image], progress: Callable[[str], None]) -> None:
-    present = _present(running, node.name)
-    for name in needed_on(node):
-        image = images[name]
+def fill(ctr: Ctr, where: str, images: Sequence[Image], progress: Callable[[str], None]) -> None:
+    """Import what a containerd lacks or has in another build."""
+    present = _present(ctr, where)
+    for image in images:
         if present.get(image.ref) == image.key:
             continue
-        progress(f"images: loading {image.ref} on {node.name}")
-        _ctr(running, node.name, ["images", "import", str(image.archive)])
-        _ctr(running, node.name, ["images", "label", image.ref, f"{KEY_LABEL}={image.key}"])
+        progress(f"images: loading {image.ref} on {where}")
+        _run(ctr, where, ["images", "import", str(image.archive)])
+        _run(ctr, where, ["images", "label", image.ref, f"{KEY_LABEL}={image.key}"])
 
 
-def _present(running: Handle, node: str) -> dict[str, str]:
-    """Image reference to build key, of what a node holds."""
+def _present(ctr: Ctr, where: str) -> dict[str, str]:
+    """Image reference to build key, of what a containerd holds."""
     found: dict[str, str] = {}
-    for line in _ctr(running, node, ["images", "list"]).splitlines()[1:]:
+    for line in _run(ctr, where, ["images", "list"]).splitlines()[1:]:
         columns = line.split()
         labels = dict(part.partition("=")[::2] for part in columns[-1].split(","))
         found[columns[0]] = labels.get(KEY_LABEL, "")
     return found
 
 
-def _ctr(running: Handle, node: str, arguments: Sequence[str]) -> str:
-    argv = ["ctr", "--namespace=k8s.io", *arguments]
+def _run(ctr: Ctr, where: str, arguments: Sequence[str]) -> str:
+    argv = ["--namespace=k8s.io", *arguments]
     fix = "look at the disk with `df -h`, then run make up again"
     try:
-        done = running.run(argv, node=node, timeout_s=LOAD_TIMEOUT_S)
+        done = ctr(argv, LOAD_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        raise LocalError(f"{' '.join(argv)} on {node}: not done within {LOAD_TIMEOUT_S} s", fix=fix) from error
+        raise LocalError(f"ctr {' '.join(argv)} on {where}: not done within {LOAD_TIMEOUT_S} s", fix=fix) from error
     if done.returncode != 0:
-        raise LocalError(f"{' '.join(argv)} on {node}: {done.stderr.strip()}", fix=fix)
+        raise LocalError(f"ctr {' '.join(argv)} on {where}: {done.stderr.strip()}", fix=fix)
     return done.stdout

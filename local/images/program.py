@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from local.errors import LocalError
 from local.images import archive
-from local.images.workshop import file_digest
+from local.images.workshop import file_digest, program_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,8 @@ class Program:
     path: str | None = None
 
     def inputs(self, shop: Workshop) -> object:
-        return file_digest(self._given(shop) or shop.folder / (self.source or ""))
+        given = self._given(shop)
+        return program_digest(given, shop.cache) if given else file_digest(shop.folder / (self.source or ""))
 
     def make(self, shop: Workshop, scratch: Path, tar: Path) -> Layer:
         tree = scratch / "tree"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from local.images.archive import Layer
 
@@ -49,3 +50,15 @@ def digest(*parts: object) -> str:
 def file_digest(path: Path) -> str:
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def program_digest(path: Path, cache: Path) -> str:
+    """The digest of a large file, remembered in the cache for as long as its size, its times and its inode stay."""
+    seen = path.stat()
+    there = cache / "digests" / digest(str(path), seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
+    if not there.exists():
+        there.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=there.parent, delete=False) as scratch:
+            scratch.write(file_digest(path))
+        Path(scratch.name).rename(there)
+    return there.read_text()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 
-STACKS = ("local", "dev", "prod")
+CASES = (("local", "current"), ("prod", "current"), ("prod", "guide"))
 MIRRORED: dict[str, tuple[str, Callable[[Settings], dict[str, Any]]]] = {
     gpu_stack.NFD: ("kube-system", gpu_stack.nfd_values),
     gpu_stack.DEVICE_PLUGIN: ("kube-system", gpu_stack.device_plugin_values),
@@ -40,15 +40,18 @@ def charts(project: Path) -> Path:
     return project / "local" / "charts"
 
 
-def told(project: Path, stack: str) -> Settings:
-    return settings.load(graph.stack_config(project, stack), project)
+def told(project: Path, stack: str, compat: str = "current") -> Settings:
+    config = graph.stack_config(project, stack)
+    return settings.load({**config, "charts": {**config.get("charts", {}), "compat": compat}}, project)
 
 
 @pytest.mark.parametrize("name", sorted(MIRRORED))
-@pytest.mark.parametrize("stack", STACKS)
-def test_a_chart_of_the_mirror_ignores_no_value(project: Path, charts: Path, name: str, stack: str) -> None:
+@pytest.mark.parametrize(("stack", "compat"), CASES)
+def test_a_chart_of_the_mirror_ignores_no_value(
+    project: Path, charts: Path, name: str, stack: str, compat: str
+) -> None:
     namespace, values_of = MIRRORED[name]
-    assert Chart(charts / name, name, namespace).ignored(values_of(told(project, stack))) == []
+    assert Chart(charts / name, name, namespace).ignored(values_of(told(project, stack, compat))) == []
 
 
 @pytest.mark.parametrize("name", sorted(set(MIRRORED) - UPSTREAMS_OWN))
@@ -71,7 +74,8 @@ def pods(objects: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str]
 def test_one_nfd_and_only_pods_for_gpu_nodes_tolerate_their_taints_b28(project: Path, charts: Path) -> None:
     prod = told(project, "prod")
     found: dict[str, dict[str, Any]] = {}
-    for chart, (namespace, values_of) in MIRRORED.items():
+    for chart in GPU_CHARTS:
+        namespace, values_of = MIRRORED[chart]
         rendered = pods(Chart(charts / chart, chart, namespace).objects(values_of(prod)))
         found |= {name: pod for (_, name), pod in rendered.items()}
     (taint,) = gpu_stack.tolerations(prod)
@@ -85,7 +89,7 @@ def test_the_objects_have_the_names_that_other_parts_know_them_by(project: Path,
     local = told(project, "local")
     rendered = {
         (namespace, name)
-        for chart, (namespace, values_of) in ((name, MIRRORED[name]) for name in GPU_CHARTS)
+        for chart, (namespace, values_of) in ((chart, MIRRORED[chart]) for chart in GPU_CHARTS)
         for kind, name in Chart(charts / chart, chart, namespace).objects(values_of(local))
         if kind == "DaemonSet"
     }

@@ -72,6 +72,23 @@ def test_only_an_adapter_of_ours_is_looked_at(project: Path) -> None:
     assert not looked_at(autoscaling={"engine": "keda"})
 
 
+def test_limits_are_what_was_promised(project: Path) -> None:
+    """99 % leaves 1 %: 14.4 % and 6 % of an hour's and of six hours' requests, 1 % of three days'."""
+    model = stack_config(project, "local")["models"][0]
+    promised = local_settings(
+        project, models=[{**model, "load_timeout_s": 900, "slo": {"latency_ms": 120_500, "availability": 0.99}}]
+    )
+    rules = {rule["alert"]: rule for rule in every(alerts.rules(promised))}
+    assert rules["TritonLatencyHigh"]["expr"].endswith(" > 120.5")
+    assert re.findall(r"> ([0-9.]+)", rules["TritonErrorBudgetBurnFast"]["expr"]) == ["0.144", "0.144", "0.06", "0.06"]
+    assert re.findall(r"> ([0-9.]+)", rules["TritonErrorBudgetBurnSlow"]["expr"]) == ["0.01", "0.01"]
+    # three times 121 s without an answer
+    assert set(re.findall(r"(?:\[|offset )(\w+)", rules["TritonHung"]["expr"])) == {"363s"}
+    # the load's time, and ten minutes for a node
+    assert (rules["TritonReplicasUnavailable"]["for"], rules["TritonPodNotReady"]["for"]) == ("1500s", "900s")
+    assert "> 720" in rules["TritonModelLoadSlow"]["expr"]
+
+
 def test_each_alert_has_its_page_and_each_page_its_alert(project: Path) -> None:
     pages = {page.stem: page.read_text() for page in (project / "docs" / "runbooks").glob("*.md")}
     assert pages.keys() == {alert.value for alert in Alert} == {alert.value for alert in alerts.SEVERITIES}
@@ -179,7 +196,12 @@ def test_windows_follow_the_settings(project: Path) -> None:
 
 
 def test_autoscalings_series_keep_what_maps_them_to_a_pod_b24(project: Path) -> None:
-    """Field report B24: without `namespace` and `pod` a series is no metric of a pod."""
+    """Field report B24: without `namespace` and `pod` a series is no metric of a pod, and only those are offered."""
+    stack_settings = local_settings(project)
+    (offered,) = monitoring.adapter_values(stack_settings)["rules"]["custom"]
+    (pattern,) = re.findall(r'__name__=~"([^"]*)"', offered["seriesQuery"])
+    recorded = {rule["record"] for rule in every(recording.rules(stack_settings))}
+    assert {name for name in recorded if re.match(pattern, name)} == {*recording.PER_POD, recording.WAITING_REQUESTS}
     for rule in every(recording.rules(local_settings(project))):
         if rule["record"] in (*recording.PER_POD, recording.WAITING_REQUESTS):
             kept = re.match(r"(?:max|sum) by \(([^)]*)\)", rule["expr"])

@@ -18,7 +18,7 @@ import yaml
 
 from local import toolchain
 from local.errors import LocalError
-from local.images import archive, build, debian, recipes, wheels
+from local.images import archive, build, debian, recipes, wheels, workshop
 from local.images.program import Program
 from local.images.recipes import COREDNS, PAUSE, RECIPES, TOOLS, TRITON, Recipe
 from local.images.wheels import Pin, Placement
@@ -93,6 +93,22 @@ def test_an_image_is_made_again_when_what_it_is_made_from_changes(
     change(shop)
     after = {recipe.ref: build.image_key(recipe, shop) for recipe in RECIPES}
     assert {ref for ref, key in after.items() if key != before[ref]} == remade
+
+
+def test_a_programs_digest_is_reckoned_once(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = shop.binaries["coredns"]
+    reckoned: list[Path] = []
+
+    def reckon(path: Path) -> str:
+        reckoned.append(path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr(workshop, "file_digest", reckon)
+    for text in (b"a program", b"b program"):
+        program.write_bytes(text)
+        for _ in range(2):
+            assert workshop.program_digest(program, shop.cache) == hashlib.sha256(text).hexdigest()
+    assert reckoned == [program, program]
 
 
 def test_settings_make_a_new_image_of_the_same_layers(shop: Workshop) -> None:

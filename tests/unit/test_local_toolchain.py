@@ -394,17 +394,22 @@ def test_a_module_that_cannot_be_fetched_is_named(workplace: Workplace) -> None:
     assert workplace.made == set()
 
 
+@pytest.mark.parametrize(
+    ("all_tools_gib", "one_tool_gib", "needed_gib"), [(12, 7, 12), (30, 6, 12), (30, 7, 14), (13, 20, 13)]
+)
 def test_too_little_disk_is_refused_before_anything_is_built(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, all_tools_gib: int, one_tool_gib: int, needed_gib: int
 ) -> None:
     workplace.go(WRITES)
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 - as shutil's own
-    monkeypatch.setattr(toolchain, "DISK_NEEDED_GIB", 12)
+    monkeypatch.setattr(toolchain, "DISK_NEEDED_GIB", all_tools_gib)
+    monkeypatch.setattr(toolchain, "DISK_NEEDED_PER_TOOL_GIB", one_tool_gib)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2**40, 2**39, int(11.96 * 2**30)))
     with pytest.raises(LocalError) as refused:
         toolchain.ensure(["kube", "dns"], workplace.said.append)
     assert str(refused.value) == (
-        f"disk: 12.0 GiB free at {workplace.cache}; building kube, dns needs 12 GiB for Go's modules and build cache\n"
+        f"disk: 12.0 GiB free at {workplace.cache}; building kube, dns needs {needed_gib} GiB for Go's modules "
+        "and build cache\n"
         "fix: free some room, or name a folder on a larger disk with TRITON_FLEET_CACHE="
     )
     assert workplace.ran == []

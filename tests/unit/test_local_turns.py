@@ -30,7 +30,7 @@ print("engine:", done.returncode)
 ENGINE = """#!/bin/sh
 # Stands for the engine: a plugin, and an end in order, which takes its time.
 sleep 600 & echo $! >plugin
-trap 'echo interrupted >>log; sleep 0.3; echo ended >>log; kill $!; exit 1' INT
+trap 'echo interrupted >>log; while [ -e hold ]; do sleep 0.05; done; echo ended >>log; kill $!; exit 1' INT
 echo $$ >engine
 wait
 """
@@ -77,12 +77,29 @@ def pid(folder: Path, name: str) -> int:
     return int(until(folder / name))
 
 
-def test_a_second_command_waits_and_says_for_whom(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def held(folder: Path, monkeypatch: pytest.MonkeyPatch, until_said: str) -> list[str]:
+    """Keeps the engine from ending until this command has said something; returns what it says."""
+    hold = folder / "hold"
+    hold.touch()
+    said: list[str] = []
+
+    def say(text: str, **_: object) -> None:
+        said.append(text)
+        if until_said in text:
+            hold.unlink()
+
+    monkeypatch.setattr(turns, "print", say, raising=False)
+    return said
+
+
+def test_a_second_command_waits_and_says_for_whom(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = held(folder, monkeypatch, "waiting")
     first = start(folder)
     os.kill(first.pid, signal.SIGINT)
     with turns.alone(State(folder)):
         assert (folder / "log").read_text() == "interrupted\nended\n"
-    assert capsys.readouterr().out.startswith(f"waiting for another command of this checkout (process {first.pid}, ")
+    assert len(said) == 1
+    assert said[0].startswith(f"waiting for another command of this checkout (process {first.pid}, since ")
     first.communicate()
 
 
@@ -106,15 +123,14 @@ def test_an_interrupt_of_the_terminal_reaches_the_engine_once(folder: Path) -> N
     assert (folder / "log").read_text() == "interrupted\nended\n"
 
 
-def test_after_a_killed_command_the_next_waits_for_its_engine(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_a_killed_command_the_next_waits_for_its_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = held(folder, monkeypatch, "was killed")
     command = start(folder)
     command.kill()
     command.wait()
     with turns.alone(State(folder)):
         assert (folder / "log").read_text() == "interrupted\nended\n"
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "that command was killed; its pulumi is ending what it had begun"
-    ]
+    assert said[1:] == ["that command was killed; its pulumi is ending what it had begun"]
     command.communicate()
 
 
