@@ -14,6 +14,8 @@ Config = dict[str, Any]
 """A stack file's `config`: Pulumi's keys, `<namespace>:<name>`."""
 
 CHARTS: Final = "local/charts"
+PROMETHEUS_MEMORY_MIB: Final = 400
+"""What Prometheus needs for a rehearsal's few pods; the machine holds the whole cluster."""
 KEPT_OF_IMAGES: Final = frozenset({"pull_secrets", "ecr"})
 
 
@@ -37,13 +39,18 @@ def substitute(config: Config, by: Substitutes) -> tuple[Config, list[str]]:
     The small model stands on every SKU that a model of the stack stands on, with the replicas that they ask for
     together, so that each node group and each GPU product has pods to prove it.
     """
+    monitoring = config.get(_key("monitoring")) or {}
     models, images = config.get(_key("models")) or [], config.get(_key("images")) or {}
     placements = _placements(models)
     changed = {
         **config,
         _key("models"): [{**_model(by.model, models), "placements": placements}],
         _key("images"): {**{key: images[key] for key in images if key in KEPT_OF_IMAGES}, **by.images},
-        _key("charts"): {**(config.get(_key("charts")) or {}), "mirror": CHARTS},
+        _key("charts"): {**(config.get(_key("charts")) or {}), "mirror": CHARTS, "compat": "current"},
+        _key("monitoring"): {
+            **{key: value for key, value in monitoring.items() if key != "storage"},
+            "prometheus_memory_mib": PROMETHEUS_MEMORY_MIB,
+        },
     }
     served = ", ".join(str(model.get("name")) for model in models)
     where = ", ".join(str(placement["sku"]) for placement in placements)
@@ -55,6 +62,8 @@ def substitute(config: Config, by: Substitutes) -> tuple[Config, list[str]]:
             if name != "pull_policy"
         ),
         f"charts: light ones from {CHARTS}; their programs are stand-ins where they need an account",
+        f"monitoring: {PROMETHEUS_MEMORY_MIB} MiB for Prometheus"
+        + (", and no disk of EBS, which is not played" if monitoring.get("storage") else ""),
     ]
     return changed, said
 

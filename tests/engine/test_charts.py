@@ -107,3 +107,104 @@ def test_the_exporters_monitor_is_taken_and_ends_before_the_next_scrape_b02(proj
     seconds = [int(endpoint[key].removesuffix("s")) for key in ("scrapeTimeout", "interval")]
     assert seconds == sorted(seconds)
     assert objects["ConfigMap", "exporter-metrics-config-map"]["data"]["metrics"] == gpu_stack.counters()
+
+
+FULL: dict[str, Any] = {
+    "release": "prometheus",
+    "node_selector": {"pool": "system"},
+    "tolerations": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}],
+    "grafana_password": "secret",
+    "storage": {"size_gib": 50, "storage_class": "fast"},
+}
+"""Monitoring with everything said that may be said."""
+
+
+def full(project: Path, compat: str = "current", **more: object) -> Settings:
+    config = graph.local_config(project)
+    config["monitoring"] = {**config["monitoring"], **FULL, **more}
+    config["charts"] = {**config["charts"], "compat": compat}
+    config["alerts"] = {"receivers": [{"name": "ops", "kind": "webhook", "url": "https://hooks.invalid/a"}]}
+    return settings.load(config, project)
+
+
+@pytest.mark.parametrize("compat", ["current", "guide"])
+@pytest.mark.parametrize("name", [monitoring.STACK, monitoring.ADAPTER, monitoring.METRICS_SERVER])
+def test_monitoring_ignores_nothing_where_everything_is_said(
+    project: Path, charts: Path, name: str, compat: str
+) -> None:
+    namespace, values_of = MIRRORED[name]
+    assert Chart(charts / name, name, namespace).ignored(values_of(full(project, compat))) == []
+
+
+def test_every_pod_of_monitoring_tolerates_and_selects_what_it_is_told_b02(project: Path, charts: Path) -> None:
+    """Whatever chart or custom resource it comes from. The operator's pods follow their resource."""
+    told_pods = full(project)
+    placed = {}
+    for name in (monitoring.STACK, monitoring.ADAPTER, monitoring.METRICS_SERVER):
+        namespace, values_of = MIRRORED[name]
+        objects = Chart(charts / name, "prometheus" if name == monitoring.STACK else name, namespace).objects(
+            values_of(told_pods)
+        )
+        placed |= pods(objects)
+        placed |= {one: objects[one]["spec"] for one in objects if one[0] in ("Prometheus", "Alertmanager")}
+    everywhere = placed.pop(("DaemonSet", "prometheus-prometheus-node-exporter"))
+    assert everywhere["tolerations"] == [{"operator": "Exists"}]
+    assert sorted(name for _, name in placed) == [
+        "metrics-server",
+        "prometheus-adapter",
+        "prometheus-grafana",
+        "prometheus-kube-prometheus-admission-create",
+        "prometheus-kube-prometheus-alertmanager",
+        "prometheus-kube-prometheus-crds-upgrade",
+        "prometheus-kube-prometheus-operator",
+        "prometheus-kube-prometheus-prometheus",
+        "prometheus-kube-state-metrics",
+    ]
+    wanted = [{"key": "CriticalAddonsOnly", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]
+    for pod in placed.values():
+        assert (pod["nodeSelector"], pod["tolerations"]) == ({"pool": "system"}, wanted)
+
+
+@pytest.mark.parametrize(("release", "namespace"), [("prometheus", "monitoring"), ("mon2", "obs")])
+def test_monitoring_is_found_by_the_names_that_others_know_b02_b25(
+    project: Path, charts: Path, release: str, namespace: str
+) -> None:
+    named = full(project, release=release, namespace=namespace)
+    stack = Chart(charts / monitoring.STACK, release, namespace).objects(monitoring.stack_values(named))
+    prometheus = stack["Prometheus", monitoring.prometheus_service(named.monitoring)]
+    ours = monitoring.monitor_labels(named.monitoring)
+    for kind in ("serviceMonitor", "podMonitor", "probe", "scrapeConfig", "rule"):
+        assert prometheus["spec"][f"{kind}Selector"] == {"matchLabels": ours}
+        assert prometheus["spec"][f"{kind}NamespaceSelector"] == {}
+    for (kind, _), one in stack.items():
+        if kind in ("ServiceMonitor", "PrometheusRule"):
+            assert ours.items() <= one["metadata"]["labels"].items()
+    ports = {
+        name: [port["port"] for port in one["spec"]["ports"]]
+        for (kind, name), one in stack.items()
+        if kind == "Service"
+    }
+    assert monitoring.PORT_PROMETHEUS in ports[monitoring.prometheus_service(named.monitoring)]
+    assert monitoring.PORT_ALERTMANAGER in ports[monitoring.alertmanager_service(named.monitoring)]
+    assert monitoring.PORT_GRAFANA in ports[monitoring.grafana_service(named.monitoring)]
+    adapter = Chart(charts / monitoring.ADAPTER, monitoring.ADAPTER, namespace).objects(
+        monitoring.adapter_values(named)
+    )
+    (container,) = adapter["Deployment", "prometheus-adapter"]["spec"]["template"]["spec"]["containers"]
+    assert f"--prometheus-url={monitoring.prometheus_url(named.monitoring)}" in container["args"]
+
+
+def test_no_monitor_waits_longer_for_an_answer_than_until_it_asks_again(project: Path, charts: Path) -> None:
+    """The operator refuses such a monitor. Without an interval of its own a monitor has Prometheus' own."""
+    stack = Chart(charts / monitoring.STACK, "prometheus", "monitoring").objects(
+        monitoring.stack_values(told(project, "local"))
+    )
+    interval = stack["Prometheus", "prometheus-kube-prometheus-prometheus"]["spec"]["scrapeInterval"]
+    monitors = [one for (kind, _), one in stack.items() if kind == "ServiceMonitor"]
+    waits = [
+        (endpoint["scrapeTimeout"], endpoint.get("interval", interval))
+        for one in monitors
+        for endpoint in one["spec"]["endpoints"]
+        if "scrapeTimeout" in endpoint
+    ]
+    assert waits == [("30s", "30s")]

@@ -19,7 +19,8 @@ CONFIG = {
         {"name": "small", "placements": [{"sku": "a100", "replicas": {"min": 2, "max": 3}}]},
     ],
     "triton-fleet:images": {"triton": "registry/triton@sha256:1", "pull_secrets": ["s"]},
-    "triton-fleet:charts": {"overrides": {"x": {"version": "1"}}},
+    "triton-fleet:charts": {"overrides": {"x": {"version": "1"}}, "compat": "guide"},
+    "triton-fleet:monitoring": {"retention_days": 30, "storage": {"size_gib": 9}, "prometheus_memory_mib": 9000},
 }
 
 
@@ -39,13 +40,19 @@ def test_the_small_model_stands_where_every_model_stood_and_it_is_said() -> None
             }
         ],
         "triton-fleet:images": {"pull_secrets": ["s"], **IMAGES},
-        "triton-fleet:charts": {"overrides": {"x": {"version": "1"}}, "mirror": "local/charts"},
+        "triton-fleet:charts": {
+            "overrides": {"x": {"version": "1"}},
+            "mirror": "local/charts",
+            "compat": "current",
+        },
+        "triton-fleet:monitoring": {"retention_days": 30, "prometheus_memory_mib": 400},
     }
     assert said == [
         "model: minilm (python) in place of llama, small, on a100, h100; GPUs are simulated",
         "image tools: local/tools:1 in place of the default",
         "image triton: local/triton:1 in place of registry/triton@sha256:1",
         "charts: light ones from local/charts; their programs are stand-ins where they need an account",
+        "monitoring: 400 MiB for Prometheus, and no disk of EBS, which is not played",
     ]
 
 
