@@ -302,7 +302,7 @@ def test_pods_get_their_identity_before_they_start(runs: dict[str, Graph]) -> No
             assert one.urn in behind[account]
             policies = [
                 policy.urn
-                for policy in _made(run, "RolePolicy")
+                for policy in (*_made(run, "RolePolicy"), *_made(run, "RolePolicyAttachment"))
                 if one.inputs["roleArn"].endswith(f":role/{policy.inputs['role']}")
             ]
             assert policies
