@@ -39,7 +39,7 @@ SEVERITIES: Final[Mapping[Alert, Severity]] = {
     Alert.REPLICAS_UNAVAILABLE: "warning",
     Alert.POD_NOT_READY: "warning",
     Alert.LOAD_SLOW: "warning",
-    Alert.TARGET_DOWN: "warning",
+    Alert.TARGET_DOWN: "critical",
     Alert.SERIES_ABSENT: "critical",
     Alert.METRICS_API_DOWN: "critical",
     Alert.STATE_UNKNOWN: "warning",
@@ -98,7 +98,11 @@ APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
 """Faults of a program, not of its GPU; NVIDIA's device plugin takes them so too:
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go"""
 
-METRICS_API: Final = "v1beta1.custom.metrics.k8s.io"
+METRICS_APIS: Final[Mapping[str, str]] = {
+    "prometheus-adapter": "v1beta1.custom.metrics.k8s.io",
+    "keda": "v1beta1.external.metrics.k8s.io",
+}
+"""The API that autoscalers read, by `autoscaling.engine`: https://keda.sh/docs/latest/operate/cluster/ names KEDA's."""
 METRICS_ADAPTER: Final = "prometheus-adapter"
 
 
@@ -385,7 +389,7 @@ def _observation(settings: Settings) -> list[Rule]:
             _blind(settings),
             Told(
                 "Autoscaling is blind",
-                "The API of custom metrics does not answer, or an autoscaler gets no value from it. Replicas stay as "
+                "The metrics API does not answer, or an autoscaler gets no value from it. Replicas stay as "
                 "they are, whatever the load.",
             ),
             BLIND_FOR_S,
@@ -428,7 +432,7 @@ def _blind(settings: Settings) -> str:
     inactive = f'namespace="{settings.serving.namespace}", condition="ScalingActive", status="false"'
     ways = [
         f"max by (horizontalpodautoscaler) (kube_horizontalpodautoscaler_status_condition{{{inactive}}}) == 1",
-        f'max by (name) (aggregator_unavailable_apiservice{{name="{METRICS_API}"}}) == 1',
+        f'max by (name) (aggregator_unavailable_apiservice{{name="{METRICS_APIS[settings.autoscaling.engine]}"}}) == 1',
     ]
     if autoscaling.adapter_wanted(settings):
         adapter = f'namespace="{settings.monitoring.namespace}", deployment="{METRICS_ADAPTER}"'

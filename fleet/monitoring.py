@@ -187,7 +187,8 @@ def stack_values(settings: Settings) -> dict[str, Any]:
     """Values of kube-prometheus-stack."""
     monitoring = settings.monitoring
     values: dict[str, Any] = {
-        "defaultRules": {"create": True, "additionalRuleLabels": {"environment": settings.environment}},
+        # Without a label `environment`: they are about the cluster, and nobody is told (docs/alerts.md).
+        "defaultRules": {"create": True},
         "prometheusOperator": {
             **_pods("prometheus-operator", settings),
             "admissionWebhooks": {"patch": where(settings)},

@@ -163,6 +163,7 @@ def check(settings: Settings, project: Path) -> Preflight:
             *preflight_cloud.warnings(draft),
             *preflight_observe.warnings(draft),
             *preflight_autoscaling.warnings(draft),
+            *preflight_monitoring.left_out(settings),
         ),
     )
 

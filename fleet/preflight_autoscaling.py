@@ -45,6 +45,26 @@ def refusals(draft: Draft) -> Iterator[Fault]:
 
 
 def warnings(draft: Draft) -> Iterator[Fault]:
+    yield from _unseen(draft)
+    yield from _unlimited(draft)
+
+
+def _unseen(draft: Draft) -> Iterator[Fault]:
+    """Where the one metric sees no queue: https://github.com/triton-inference-server/server/issues/6863."""
+    for index, model in draft.models.items():
+        scales = any(one.autoscaled and one.replicas.max > one.replicas.min for one in model.placements)
+        if model.runtime in RUNTIMES_WAITING and model.autoscaling.waiting_requests_target is None and scales:
+            yield Fault(
+                f"models[{index}].autoscaling.waiting_requests_target",
+                f"nothing, with runtime '{model.runtime}'",
+                "a number of requests",
+                "its requests wait inside of it, where Triton's queue ratio does not see them: under load the "
+                "autoscaler may add no replica",
+                "add it, about half of the requests that a replica works on at once",
+            )
+
+
+def _unlimited(draft: Draft) -> Iterator[Fault]:
     """Where the limit of the rate limits nothing: all replicas are asked for before the first can relieve any."""
     skus = {sku.name: sku for sku in draft.skus.values()}
     for index, model in draft.models.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fleet import aws_addons, names
+from fleet import aws_addons, gpu_stack, names
 from fleet import monitoring as decided
 from fleet.faults import Fault, shown
 from fleet.schema_observe import WINDOW_MIN_SCRAPES
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fleet.preflight import Draft
-    from fleet.schema import Charts
+    from fleet.schema import Charts, Settings
     from fleet.schema_observe import Monitoring
 
 RELEASE_MAX_CHARS: Final = 53
@@ -32,6 +32,40 @@ def refusals(draft: Draft) -> Iterator[Fault]:
     yield from _namespace(monitoring, draft.namespace)
     yield from _grafana(monitoring, draft.charts)
     yield from _storage(draft, monitoring)
+
+
+def left_out(settings: Settings) -> Iterator[Fault]:
+    """What nobody brings to a cluster that the stack makes: the first update finds nothing there but its own."""
+    if settings.cluster.source != "eks":
+        return
+    monitoring, gpus = settings.monitoring, settings.gpu_stack
+    scaled = any(placement.autoscaled for model in settings.models for placement in model.placements)
+    keda, with_gpus = settings.autoscaling.engine == "keda", bool(gpu_stack.gpu_skus(settings))
+    parts = (
+        (not monitoring.kube_prometheus_stack, "monitoring.kube_prometheus_stack", "the kinds PodMonitor and the like"),
+        (scaled and keda, "autoscaling.engine", "KEDA and its kind ScaledObject"),
+        (
+            scaled and not keda and not monitoring.prometheus_adapter,
+            "monitoring.prometheus_adapter",
+            "the API of custom metrics that autoscalers read",
+        ),
+        (
+            with_gpus and gpus.device_plugin and not gpus.node_feature_discovery,
+            "gpu_stack.node_feature_discovery",
+            "the kind NodeFeature, in which the products of GPUs are told",
+        ),
+        (with_gpus and not gpus.device_plugin, "gpu_stack.device_plugin", "what offers GPUs and tells their products"),
+    )
+    for missing, setting, what in parts:
+        if missing:
+            got = "keda" if setting == "autoscaling.engine" else "false"
+            yield Fault(
+                setting,
+                f"{got}, on a cluster that the stack makes",
+                "what the stack installs, or a cluster that has it",
+                f"the first update finds nothing else there: it lacks {what}, and fails or waits in vain",
+                "leave it out, or install it as soon as the cluster is there, and run the update again",
+            )
 
 
 def _intervals(monitoring: Monitoring) -> Iterator[Fault]:

@@ -65,9 +65,10 @@ def warnings(draft: Draft) -> Iterator[Fault]:
 
 
 def readable(settings: Settings, encrypted: Collection[str]) -> Iterator[Fault]:
-    """Secrets that stand readable in the stack file; `encrypted` are the settings that hold an encrypted value.
+    """Secrets that stand readable in the stack file; `encrypted` are the settings that are, by their paths.
 
-    The engine tells that of a setting as a whole, so one readable secret beside an encrypted one is not noticed.
+    The engine tells it of a setting of the first level as a whole, which then stands for all that is in it: one
+    readable secret beside an encrypted one is not noticed. `make preflight` reads the file and tells all.
     """
     if settings.environment == "local":
         return
@@ -83,7 +84,7 @@ def readable(settings: Settings, encrypted: Collection[str]) -> Iterator[Fault]:
         *(["monitoring.grafana_password"] if monitoring.grafana_password else []),
     ]
     for place in places:
-        if place.partition(".")[0] not in encrypted:
+        if place not in encrypted and place.partition(".")[0] not in encrypted:
             yield Fault(
                 place,
                 "readable in the stack file",

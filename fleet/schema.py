@@ -44,14 +44,15 @@ from fleet.schema_base import (
     KubernetesVersion,
     LabelKey,
     LabelValue,
-    Location,
     LogType,
+    Mirror,
     Model,
     Namespace,
     NodePath,
     PrincipalArn,
     PublicCidr,
     Region,
+    Repository,
     ReservationId,
     Runtime,
     ServiceName,
@@ -709,7 +710,7 @@ class Images(Model):
 class Chart(Model):
     """A Helm chart in place of the default one."""
 
-    repository: Location = setting("it is where Helm finds the chart", "Repository of the chart.")
+    repository: Repository = setting("it is where Helm finds the chart", "Repository of the chart.")
     version: Version = setting("charts are pinned", "Version of the chart.")
 
 
@@ -721,7 +722,7 @@ class Charts(Model):
         "Which set of versions is installed: the current one, or that of the original guide.",
         default="current",
     )
-    mirror: Location | None = setting(
+    mirror: Mirror | None = setting(
         "clusters without the internet need one",
         "A folder or an OCI registry that holds all charts. Left out: each chart's own repository.",
         default=None,

@@ -277,7 +277,8 @@ TaintEffect = Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], 
 ImageRef = Annotated[str, AfterValidator(_image), Form("a pinned image, name:tag or name@sha256:…")]
 NodePath = Annotated[str, AfterValidator(_node_path), Form("an absolute path, two folders deep or more")]
 FilePath = Annotated[str, AfterValidator(one_line), Form("a path")]
-Location = Annotated[str, AfterValidator(one_line), Form("a URL, an OCI reference or a path")]
+Repository = Annotated[str, AfterValidator(one_line), Form("an address that begins with https://, http:// or oci://")]
+Mirror = Annotated[str, AfterValidator(one_line), Form("a folder's path, or a reference that begins with oci://")]
 Version = Annotated[
     str,
     matching(

@@ -46,9 +46,13 @@ _CHANNEL = re.compile(r"[#@]?\S{1,80}")
 
 
 def _secret(text: SecretStr) -> SecretStr:
-    one_line(text.get_secret_value())
-    if len(text.get_secret_value()) > SECRET_MAX_CHARS:
-        refuse(f"at most {SECRET_MAX_CHARS} characters", "it is one password, key or URL", "write the secret alone")
+    plain = text.get_secret_value()
+    if not plain.strip() or "\0" in plain or "\n" in plain or len(plain) > SECRET_MAX_CHARS:
+        refuse(
+            f"one line of 1 to {SECRET_MAX_CHARS} characters",
+            "it is one password, key or URL",
+            "write the secret alone; `pulumi config set --secret --path` asks for it",
+        )
     return text
 
 

@@ -196,7 +196,9 @@ def _masked(value: object) -> str:
     """A value among which a secret may be: a number or a truth value is none, of the rest only the kind is shown."""
     if value is None or isinstance(value, (bool, int, float)):
         return shown(value)
-    return "a text, not shown" if isinstance(value, str) else "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, str):
+        return "a text, not shown"
+    return f"a list of {len(value)}" if isinstance(value, list) else "an object"
 
 
 def _unchosen(loc: tuple[int | str, ...], several: Kinds, field: str, value: Mapping[str, object]) -> Fault:

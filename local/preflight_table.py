@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet import known_answers, model_repository, preflight, settings
+from fleet import known_answers, model_repository, names, preflight, preflight_observe, settings
 from fleet.faults import Refused
 from local import stack
 from local.state import PROJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from fleet.faults import Fault
@@ -27,11 +27,14 @@ def rows(name: str, project: Path = PROJECT) -> list[dict[str, str]]:
     """One row per fault, refusals first, in the order that the program names them in."""
     tracked = stack.tracked_settings(name, project)
     config: dict[str, Any] = stack.read_settings(tracked).get("config") or {}
-    refusals, warnings = _judged(name, stack.without_secure(config), project)
+    encrypted = {path.removeprefix(f"{names.CONFIG_NAMESPACE}:") for path in stack.secure_paths(config)}
+    refusals, warnings = _judged(name, stack.without_secure(config), encrypted, project)
     return [_row(REFUSED, fault) for fault in refusals] + [_row(WARNING, fault) for fault in warnings]
 
 
-def _judged(name: str, config: dict[str, Any], project: Path) -> tuple[Sequence[Fault], Sequence[Fault]]:
+def _judged(
+    name: str, config: dict[str, Any], encrypted: Collection[str], project: Path
+) -> tuple[Sequence[Fault], Sequence[Fault]]:
     unread = settings.unread(config)
     try:
         loaded = settings.load(settings.from_config(config), project)
@@ -41,7 +44,7 @@ def _judged(name: str, config: dict[str, Any], project: Path) -> tuple[Sequence[
     refusals = [*settings.of_another_stack(name, loaded.environment), *verdict.refusals]
     for model in loaded.models if not refusals else ():
         refusals += known_answers.read(model_repository.read(project, model.repository))[1]
-    return refusals, [*unread, *verdict.warnings]
+    return refusals, [*unread, *verdict.warnings, *preflight_observe.readable(loaded, encrypted)]
 
 
 def _row(verdict: str, fault: Fault) -> dict[str, str]:

@@ -46,7 +46,7 @@ def substitute(config: Config, by: Substitutes) -> tuple[Config, list[str]]:
         **config,
         _key("models"): [{**_model(by.model, models), "placements": placements}],
         _key("images"): {**{key: images[key] for key in images if key in KEPT_OF_IMAGES}, **by.images},
-        _key("charts"): {**(config.get(_key("charts")) or {}), "mirror": CHARTS, "compat": "current"},
+        _key("charts"): {"mirror": CHARTS},
         _key("monitoring"): {
             **{key: value for key, value in monitoring.items() if key != "storage"},
             "prometheus_memory_mib": PROMETHEUS_MEMORY_MIB,
@@ -69,10 +69,15 @@ def substitute(config: Config, by: Substitutes) -> tuple[Config, list[str]]:
 
 
 def _model(small: Mapping[str, Any], models: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """The small model, scaled as the stack's first model is: how fast is a matter of the environment."""
+    """The small model, scaled as the stack's first model is: how fast is a matter of the environment.
+
+    Without the requests that wait inside TensorRT-LLM, which is not there.
+    """
     scaled = next((model["autoscaling"] for model in models[:1] if "autoscaling" in model), None)
     kept = {key: value for key, value in small.items() if key != "autoscaling"}
-    return kept if scaled is None else {**kept, "autoscaling": scaled}
+    if scaled is None:
+        return kept
+    return {**kept, "autoscaling": {key: value for key, value in scaled.items() if key != "waiting_requests_target"}}
 
 
 def _placements(models: list[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ class Decision:
     proposed: int | None
     """What the metrics alone asked for; None where they were not asked, or said nothing."""
     mean: float | None
-    """Of the first metric over the pods that have it."""
+    """Of the metric that asked for most, over the pods that have it; of the first where none asked."""
     reason: str
 
 
@@ -160,6 +160,7 @@ class Autoscaler:
     ) -> tuple[int | None, float | None, str]:
         """The largest that a metric asks for. Where one says nothing, the others may add replicas, and take none."""
         best, first, silent, why = 0, None, 0, ""
+        mean, by = None, ""
         for index, (metric, target) in enumerate(self.targets):
             answer = _replicas(current, pods, metrics.get(metric), target, self.tolerance)
             if index == 0:
@@ -168,10 +169,10 @@ class Autoscaler:
                 silent += 1
                 why = why or f"{metric}: {answer.reason}"
             elif answer.replicas > best:
-                best = answer.replicas
+                best, mean, by = answer.replicas, answer.mean, metric
         if silent == len(self.targets) or (silent and best < current):
             return None, first, why
-        return best, first, "by the metrics"
+        return best, mean, f"by {by}"
 
     def _default_limits(self, now: float, current: int, proposed: int) -> int:
         """Without `behavior`: the highest proposal of five minutes, and at most twice as many, or four."""

@@ -15,11 +15,17 @@ from fleet.simulate.plan import Plan, Pool, Served
 from fleet.simulate.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from fleet.schema import Settings, Sku
 
 WHY = "a trace is replayed as it says, and nothing in it is guessed"
+KINDS = {
+    "model_type": "an object, as in local/traces",
+    "tuple_type": "a list",
+    "too_short": "a list of one or more",
+}
+"""What pydantic says in its own words, which are not those of whoever writes YAML."""
 DIGEST = "0" * 12
 """Of the model's files; nothing that is simulated depends on it."""
 
@@ -29,7 +35,15 @@ def read(raw: object) -> Trace:
     try:
         return Trace.model_validate(raw)
     except ValidationError as error:
-        raise Refused([_fault(detail) for detail in error.errors()]) from None
+        details = error.errors()
+    spoilt = {detail["loc"] for detail in details}
+    raise Refused([_fault(detail) for detail in details if not _emptied(detail, spoilt)])
+
+
+def _emptied(detail: Any, spoilt: Collection[tuple[int | str, ...]]) -> bool:  # noqa: ANN401 - pydantic's own, as below
+    """Whether a list only counts as too short because what is in it is wrong, which is told."""
+    loc = detail["loc"]
+    return detail["type"] == "too_short" and any(other[: len(loc)] == loc != other for other in spoilt)
 
 
 def _fault(detail: Any) -> Fault:  # noqa: ANN401 - pydantic's own, a typed dictionary
@@ -41,6 +55,8 @@ def _fault(detail: Any) -> Fault:  # noqa: ANN401 - pydantic's own, a typed dict
         return Fault(setting, "nothing", "a value", WHY, "add it; local/traces has examples")
     if detail["type"] == "extra_forbidden":
         return Fault(setting, got, "a name that a trace knows", WHY, "remove it, or correct its name")
+    if detail["type"] in KINDS:
+        return Fault(setting, got, KINDS[detail["type"]], WHY, "correct it; local/traces has examples")
     message = detail["msg"][:1].lower() + detail["msg"][1:]
     return Fault(setting, got, message, WHY, "correct it; local/traces has examples")
 
@@ -131,5 +147,5 @@ def _unmeasured(settings: Settings, trace: Trace) -> Iterator[Fault]:
                     f"nothing for {model.name} on {placement.sku}",
                     "one for each model on each of its SKUs",
                     "how many replicas a load needs follows from how fast one is",
-                    "add it, measured with `make load` or assumed",
+                    "add it, measured or assumed",
                 )

@@ -112,11 +112,11 @@ def text(run: Run, found: Sequence[Verdict]) -> str:
     """For a terminal."""
     lines = [f"stack {run.plan.environment}, {_time(run.plan.trace.duration_s)}: {run.plan.trace.about.strip()}", ""]
     lines += [_line(plot, curve) for plot in plots(run) for curve in plot.curves if any(curve.values)]
-    lines += ["", f"{'time':>8}  {'Deployment':<32}  {'replicas':<10}  ratio"]
+    lines += ["", f"{'time':>8}  {'Deployment':<32}  {'replicas':<10}  {'metric':>8}"]
     for change in run.changes[:CHANGES_SHOWN]:
-        ratio = "" if change.mean is None else f"{change.mean:.2f}"
+        metric = "" if change.mean is None else f"{change.mean:.2f}"
         steps = f"{change.before} to {change.after}"
-        lines.append(f"{_time(change.time):>8}  {change.deployment:<32}  {steps:<10}  {ratio}")
+        lines.append(f"{_time(change.time):>8}  {change.deployment:<32}  {steps:<10}  {metric:>8}  {change.reason}")
     if len(run.changes) > CHANGES_SHOWN:
         lines.append(f"{'':>8}  and {len(run.changes) - CHANGES_SHOWN} more")
     sums = totals(run)
@@ -178,7 +178,7 @@ def page(run: Run, found: Sequence[Verdict]) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
         f"<h1>{title}</h1><p>{html.escape(run.plan.trace.about)}</p>"
         f"<h2>Expected</h2><table>{rows}</table><h2>Figures</h2><table>{figures}</table>{drawn}"
-        f"<h2>Decisions</h2><table><tr><th>time</th><th>Deployment</th><th>replicas</th><th>ratio</th><th>why</th></tr>"
+        f"<h2>Decisions</h2><table><tr><th>time</th><th>Deployment</th><th>replicas</th><th>metric</th><th>why</th></tr>"
         f"{changes}</table></html>\n"
     )
 

@@ -401,7 +401,7 @@ def observation() -> list[Case]:
         return fired(
             Alert.METRICS_API_DOWN,
             "Autoscaling is blind",
-            "The API of custom metrics does not answer, or an autoscaler gets no value from it. Replicas stay as they "
+            "The metrics API does not answer, or an autoscaler gets no value from it. Replicas stay as they "
             "are, whatever the load.",
             **labels,
         )

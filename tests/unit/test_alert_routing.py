@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet import alert_routing
+from fleet import alert_routing, alerts
 from fleet.schema import Settings
 
 if TYPE_CHECKING:
@@ -62,6 +62,14 @@ ROOT = {
     "group_interval": "2m",
     "repeat_interval": "240m",
 }
+
+
+def test_a_cause_is_as_severe_as_its_symptoms() -> None:
+    """Else who is told of what is critical alone hears of neither."""
+    order = ("info", "warning", "critical")
+    for cause in alert_routing.CAUSES:
+        least = max(order.index(alerts.SEVERITIES[one]) for one in cause.symptoms)
+        assert order.index(alerts.SEVERITIES[cause.alert]) >= least, cause.alert
 
 
 def test_nobody_is_told_by_default() -> None:

@@ -60,6 +60,13 @@ def test_the_alerts_of_a_stack(project: Path) -> None:
     assert of(local_settings(project, gpu_stack={"dcgm_exporter": False})) == common - {"GpuUnobserved"}
 
 
+@pytest.mark.parametrize(("engine", "api"), [("prometheus-adapter", "custom"), ("keda", "external")])
+def test_the_api_that_autoscalers_read_is_looked_at(project: Path, engine: str, api: str) -> None:
+    found = every(alerts.rules(local_settings(project, autoscaling={"engine": engine})))
+    (rule,) = [one for one in found if one["alert"] == "MetricsApiDown"]
+    assert re.findall(r'name="([^"]*)"', rule["expr"]) == [f"v1beta1.{api}.metrics.k8s.io"]
+
+
 def test_only_an_adapter_of_ours_is_looked_at(project: Path) -> None:
     def looked_at(**changes: Any) -> bool:  # noqa: ANN401 - settings as a stack file has them
         (rule,) = [

@@ -405,6 +405,26 @@ def test_a_metric_that_is_never_there_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("runtime", "rules", "placement", "warned"),
+    [
+        ("tensorrt_llm", {}, {}, True),
+        ("tensorrt_llm", {"waiting_requests_target": 4}, {}, False),
+        ("tensorrt_llm", {}, {"autoscaled": False}, False),
+        ("tensorrt_llm", {}, {"replicas": {"min": 2, "max": 2}}, False),
+        ("vllm", {}, {}, False),
+    ],
+)
+def test_a_queue_that_the_ratio_does_not_see_is_warned_of(
+    project: Path, runtime: str, rules: dict[str, Any], placement: dict[str, Any], *, warned: bool
+) -> None:
+    raw = graph.stack_config(project, "prod")
+    placed = {"sku": "a100-40gb", "replicas": {"min": 2, "max": 4}, **placement}
+    raw["models"][0] |= {"runtime": runtime, "autoscaling": rules, "placements": [placed]}
+    found = preflight.check(settings.load(raw, project), project).warnings
+    assert ("models[0].autoscaling.waiting_requests_target" in [fault.setting for fault in found]) is warned
+
+
+@pytest.mark.parametrize(
     ("pods", "period_s", "load_timeout_s", "replicas_max", "warned"),
     [
         # A usual start is a quarter of the longest: 450 s of 1800 s. In it, rates allow 1 + 450 // period steps.

@@ -38,6 +38,23 @@ def test_every_fault_is_a_row_and_the_command_fails(project: Path, tmp_path: Pat
     assert text.splitlines()[-1] == "preflight of stack local: 2 refused, 0 warnings"
 
 
+def test_a_secret_that_stands_readable_beside_an_encrypted_one_is_a_row(project: Path, tmp_path: Path) -> None:
+    document = yaml.safe_load((project / "Pulumi.prod.yaml").read_text())
+    document["config"]["triton-fleet:alerts"] = {
+        "receivers": [
+            {"name": "ops", "kind": "webhook", "url": {"secure": "v1:abc:def"}},
+            {"name": "more", "kind": "webhook", "url": "https://hooks.invalid/canary"},
+        ]
+    }
+    (tmp_path / "Pulumi.prod.yaml").write_text(yaml.safe_dump(document))
+    shutil.copytree(project / "model_repo", tmp_path / "model_repo")
+    rows = preflight_table.rows("prod", tmp_path)
+    assert [(row["verdict"], row["setting"]) for row in rows if row["setting"].startswith("alerts")] == [
+        ("warning", "alerts.receivers[1].url")
+    ]
+    assert "canary" not in str(rows)
+
+
 def test_a_refusal_fails_the_command_and_a_warning_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"verdict": "warning", "setting": "a", "got": "b", "limit": "c", "why": "d", "fix": "e"}
     said: list[str] = []

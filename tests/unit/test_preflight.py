@@ -584,7 +584,9 @@ def test_a_prepared_model_without_known_answers_is_served_and_warned_of(runtime:
         "until then an update proves that the model is ready, not that it answers rightly",
         "write model_repo/minilm/verification.json",
     )
-    assert verdict(folder, models=[model(runtime=runtime)], environment="dev") == Preflight((), (warning,))
+    rules = {"waiting_requests_target": 4} if runtime == "tensorrt_llm" else {}
+    served = model(runtime=runtime, autoscaling=rules)
+    assert verdict(folder, models=[served], environment="dev") == Preflight((), (warning,))
 
 
 def test_the_verdict_holds_what_is_said_of_clouds_memory_and_images(folder: Path) -> None:

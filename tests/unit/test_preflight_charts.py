@@ -43,11 +43,28 @@ def test_overrides_are_of_charts_that_there_are(tmp_path: Path, overrides: list[
 
 
 @pytest.mark.parametrize(
+    ("mirror", "repository", "refused"),
+    [
+        (None, "https://charts.example.com", []),
+        (None, "oci://registry.example.com/charts", []),
+        (None, "../charts", ["charts.overrides.metrics-server.repository"]),
+        ("oci://registry.example.com/charts", "https://charts.example.com", []),
+        (".", "https://charts.example.com", ["charts.overrides.metrics-server"]),
+    ],
+)
+def test_an_override_is_found(tmp_path: Path, mirror: str | None, repository: str, refused: list[str]) -> None:
+    overrides = {"metrics-server": {"repository": repository, "version": "1.2.3"}}
+    charts = Charts.model_validate({"mirror": mirror, "overrides": overrides})
+    assert [fault.setting for fault in preflight_charts.refusals(charts, tmp_path)] == refused
+
+
+@pytest.mark.parametrize(
     ("mirror", "refused"),
     [
         ("charts", False),
         ("oci://registry.example.com/charts", False),
-        ("https://charts.example.com", False),
+        ("https://charts.example.com", True),
+        ("ftp://charts.example.com", True),
         ("file", True),
         ("nowhere", True),
         ("x" * 300, True),

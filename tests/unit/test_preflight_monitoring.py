@@ -209,3 +209,25 @@ def test_a_disk_of_ebs_needs_a_pinned_driver(
         "them",
     )
     assert found == ([expected] if refused else [])
+
+
+KINDS, OFFERS = "gpu_stack.node_feature_discovery", "gpu_stack.device_plugin"
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "warned"),
+    [
+        ("prod", {}, []),
+        ("prod", {"monitoring": {"kube_prometheus_stack": False}}, ["monitoring.kube_prometheus_stack"]),
+        ("prod", {"monitoring": {"prometheus_adapter": False}}, ["monitoring.prometheus_adapter"]),
+        ("prod", {"autoscaling": {"engine": "keda"}}, ["autoscaling.engine"]),
+        ("prod", {"gpu_stack": {"node_feature_discovery": False}}, [KINDS]),
+        ("prod", {"gpu_stack": {"node_feature_discovery": False, "device_plugin": False}}, [OFFERS]),
+        ("local", {"gpu_stack": {"device_plugin": False}, "autoscaling": {"engine": "keda"}}, []),
+    ],
+)
+def test_what_a_new_cluster_lacks_is_warned_of(
+    project: Path, stack: str, changes: dict[str, Any], warned: list[str]
+) -> None:
+    loaded = settings.load({**graph.stack_config(project, stack), **changes}, project)
+    assert [fault.setting for fault in preflight_monitoring.left_out(loaded)] == warned

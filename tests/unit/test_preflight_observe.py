@@ -292,6 +292,7 @@ def test_secrets_that_anybody_can_read_are_told() -> None:
         for place in places
     ]
     assert [fault.setting for fault in preflight_observe.readable(stack, {"alerts"})] == places[-1:]
+    assert [fault.setting for fault in preflight_observe.readable(stack, places[1:])] == places[:1]
     assert list(preflight_observe.readable(stack, {"alerts", "monitoring"})) == []
     assert list(preflight_observe.readable(stack.model_copy(update={"environment": "local"}), ())) == []
     assert list(preflight_observe.readable(made(), ())) == []

@@ -40,11 +40,7 @@ def test_the_small_model_stands_where_every_model_stood_and_it_is_said() -> None
             }
         ],
         "triton-fleet:images": {"pull_secrets": ["s"], **IMAGES},
-        "triton-fleet:charts": {
-            "overrides": {"x": {"version": "1"}},
-            "mirror": "local/charts",
-            "compat": "current",
-        },
+        "triton-fleet:charts": {"mirror": "local/charts"},
         "triton-fleet:monitoring": {"retention_days": 30, "prometheus_memory_mib": 400},
     }
     assert said == [
@@ -59,6 +55,6 @@ def test_the_small_model_stands_where_every_model_stood_and_it_is_said() -> None
 def test_the_small_model_scales_as_the_stacks_first_does() -> None:
     by = overlay.Substitutes.of({"triton-fleet:models": [MODEL], "triton-fleet:images": IMAGES})
     first, *others = CONFIG["triton-fleet:models"]
-    slow = {**first, "autoscaling": {"enabled": False}}
+    slow = {**first, "autoscaling": {"enabled": False, "waiting_requests_target": 4}}
     config, _ = overlay.substitute({**CONFIG, "triton-fleet:models": [slow, *others]}, by)
     assert config["triton-fleet:models"][0]["autoscaling"] == {"enabled": False}

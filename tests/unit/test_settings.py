@@ -229,7 +229,7 @@ FAULTS = [
         [
             Fault(
                 "monitoring.grafana_password",
-                "a list",
+                "a list of 1",
                 "a secret text, from `pulumi config set --secret --path`, or nothing",
                 "whoever knows it may change dashboards",
                 f"correct it; {REFERENCE} 'monitoring'",

@@ -333,7 +333,7 @@ def test_a_turn_is_seen(project: Path) -> None:
                     "nothing for llama-3-8b on a100-40gb",
                     "one for each model on each of its SKUs",
                     "how many replicas a load needs follows from how fast one is",
-                    "add it, measured with `make load` or assumed",
+                    "add it, measured or assumed",
                 ),
             ],
             id="no speed",
@@ -351,6 +351,8 @@ def test_a_trace_of_another_stack(project: Path, changes: dict[str, Any], faults
     [
         ({"duration_s": 0}, "duration_s", "limit: input should be greater than or equal to 60"),
         ({"speed": []}, "speed", "limit: a name that a trace knows"),
+        ({"speeds": []}, "speeds", "limit: a list of one or more"),
+        ({"speeds": [1]}, "speeds[0]", "limit: an object, as in local/traces"),
         ({"about": ...}, "about", "got:   nothing"),
         ({"loads": [{"model": "m"}]}, "loads[0]", "limit: one of rate and users"),
         (
@@ -365,7 +367,7 @@ def test_what_is_wrong_with_a_trace(changes: dict[str, Any], at: str, said: str)
     raw = {key: value for key, value in raw_trace(**changes).items() if value is not ...}
     with pytest.raises(Refused) as refused:
         planning.read(raw)
-    assert refused.value.faults[0].setting == at
+    assert [fault.setting for fault in refused.value.faults] == [at]
     assert said in str(refused.value)
 
 

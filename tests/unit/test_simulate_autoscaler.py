@@ -286,7 +286,18 @@ def test_what_a_look_tells() -> None:
         replicas=5,
         proposed=5,
         mean=2.75,
-        reason="by the metrics",
+        reason=f"by {METRIC}",
+    )
+
+
+def test_a_look_tells_of_the_metric_that_asked_for_most() -> None:
+    scaler = Autoscaler.of(manifest(metrics=[metric(), metric(SECOND, target="4")]))
+    assert scaler.look(0, 2, pods(2), {METRIC: values(0, 0), SECOND: values(9000, 11000)}) == Decision(
+        # 10 / 4 = 2.5: ceil(2 x 2.5)
+        replicas=5,
+        proposed=5,
+        mean=10.0,
+        reason=f"by {SECOND}",
     )
 
 
