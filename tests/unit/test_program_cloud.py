@@ -93,7 +93,7 @@ def test_in_a_cluster_nothing_outlives_what_it_needs_to_be_deleted_b37(
                 or (
                     one.is_aws
                     and _kind(one) in {"NodeGroup", "AccessEntry", "AccessPolicyAssociation", "Addon", "Route"}
-                    and one.name != aws_addons.EFS_DRIVER
+                    and one.name not in (aws_addons.EFS_DRIVER, aws_addons.EBS_DRIVER)
                 )
             }
             assert len(needed) > len(aws_addons.BEFORE_NODES)
@@ -258,7 +258,8 @@ def test_the_control_plane_is_private_unless_ranges_are_named(
 def test_add_ons_have_versions_and_network_policies_are_enforced(runs: dict[str, Graph]) -> None:
     for name in CLOUD:
         addons = {one.name: one.inputs for one in _made(runs[name], "Addon")}
-        assert set(addons) == {*aws_addons.BEFORE_NODES, *aws_addons.AFTER_NODES, aws_addons.EFS_DRIVER}
+        always = {*aws_addons.BEFORE_NODES, *aws_addons.AFTER_NODES, aws_addons.EFS_DRIVER}
+        assert set(addons) == always | ({aws_addons.EBS_DRIVER} if name == "prod" else set())
         assert all(re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", one["addonVersion"]) for one in addons.values())
         assert json.loads(addons[aws_addons.VPC_CNI]["configurationValues"])["enableNetworkPolicy"] == "true"
 
@@ -275,25 +276,22 @@ def test_pods_get_their_identity_before_they_start(runs: dict[str, Graph]) -> No
         identities = {
             (one.inputs["namespace"], one.inputs["serviceAccount"]): one for one in _made(run, "PodIdentityAssociation")
         }
-        assert set(identities) == {
-            ("kube-system", "cluster-autoscaler"),
-            ("kube-system", "efs-csi-controller-sa"),
-            ("kube-system", "efs-csi-node-sa"),
-        }
-        (driver,) = [one for one in _made(run, "Addon") if one.name == aws_addons.EFS_DRIVER]
-        release = run.one(graph.RELEASE, "cluster-autoscaler")
+        drivers = {one.name: run.behind(one) for one in _made(run, "Addon")}
         behind = {
-            "cluster-autoscaler": run.behind(release),
-            "efs-csi-controller-sa": run.behind(driver),
-            "efs-csi-node-sa": run.behind(driver),
+            "cluster-autoscaler": run.behind(run.one(graph.RELEASE, "cluster-autoscaler")),
+            "efs-csi-controller-sa": drivers[aws_addons.EFS_DRIVER],
+            "efs-csi-node-sa": drivers[aws_addons.EFS_DRIVER],
+            # Only where Prometheus has a disk of the stack's making.
+            **({"ebs-csi-controller-sa": drivers[aws_addons.EBS_DRIVER]} if name == "prod" else {}),
         }
+        assert set(identities) == {("kube-system", account) for account in behind}
         roles = {one.inputs["roleArn"] for one in identities.values()}
         assert len(roles) == len(identities)
         for (_, account), one in identities.items():
             assert one.urn in behind[account]
             policies = [
                 policy.urn
-                for policy in _made(run, "RolePolicy")
+                for policy in (*_made(run, "RolePolicy"), *_made(run, "RolePolicyAttachment"))
                 if one.inputs["roleArn"].endswith(f":role/{policy.inputs['role']}")
             ]
             assert policies
@@ -346,7 +344,7 @@ def test_the_store_is_mounted_encrypted_with_an_identity_as_the_pods_user_b32_b3
         (unknown,) = planned[name].of(graph.VOLUME)
         assert unknown.inputs["spec"]["mountOptions"] == ["tls", "iam"]
         (claim,) = run.of(graph.CLAIM)
-        (kind,) = run.of(graph.STORAGE_CLASS)
+        (kind,) = [one for one in run.of(graph.STORAGE_CLASS) if one.name != monitoring.STORAGE_CLASS]
         spec = volume.inputs["spec"]
         assert claim.inputs["spec"]["volumeName"] == volume.inputs["metadata"]["name"]
         assert {claim.inputs["spec"]["storageClassName"], spec["storageClassName"]} == {kind.inputs["metadata"]["name"]}
