@@ -29,6 +29,7 @@ OWNER = re.compile(r"process ([0-9]+),")
 LOOK_EVERY_S = 0.2
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when its parent ends."""
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 2
 """Interrupts that the engine gets: it ends what it has begun at the first, and at once at the second."""
 
@@ -62,21 +63,29 @@ def run(
     has ended, and goes on being interrupted.
     """
     pipe = subprocess.PIPE if capture else None
-    with subprocess.Popen(
-        argv,
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        pass_fds=[descriptor for descriptor, _ in _held],
-        process_group=0,
-        preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - no threads here, and nothing else sets it
-    ) as process:
+    # An interrupt that comes while the program is being started reaches it once it is there.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        process = subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            pass_fds=[descriptor for descriptor, _ in _held],
+            process_group=0,
+            preexec_fn=_end_with(os.getpid(), before),  # noqa: PLW1509 - no threads here, and nothing else sets it
+        )
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    with process:
         interrupts = 0
         while True:
             try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 out, errors = process.communicate(text if interrupts == 0 else None)
                 break
             except KeyboardInterrupt:
@@ -97,7 +106,7 @@ def run(
 
 def interruptible() -> None:
     """An end of the terminal or of the machine is an interrupt: what runs is ended in order."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in INTERRUPTS[1:]:
         signal.signal(number, _interrupt)
 
 
@@ -161,12 +170,13 @@ def _end(left: Mapping[int, str]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _end_with(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes a program: it asks for SIGINT when its parent ends."""
+def _end_with(parent: int, mask: set[signal.Signals | int]) -> Callable[[], None]:
+    """What a child does before it becomes a program: it asks for SIGINT when its parent ends, and hears signals."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def ask() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if os.getppid() != parent:
             os._exit(1)
 

@@ -44,7 +44,7 @@ def substitute(config: Config, by: Substitutes) -> tuple[Config, list[str]]:
     placements = _placements(models)
     changed = {
         **config,
-        _key("models"): [{**by.model, "placements": placements}],
+        _key("models"): [{**_model(by.model, models), "placements": placements}],
         _key("images"): {**{key: images[key] for key in images if key in KEPT_OF_IMAGES}, **by.images},
         _key("charts"): {**(config.get(_key("charts")) or {}), "mirror": CHARTS, "compat": "current"},
         _key("monitoring"): {
@@ -66,6 +66,13 @@ def substitute(config: Config, by: Substitutes) -> tuple[Config, list[str]]:
         + (", and no disk of EBS, which is not played" if monitoring.get("storage") else ""),
     ]
     return changed, said
+
+
+def _model(small: Mapping[str, Any], models: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """The small model, scaled as the stack's first model is: how fast is a matter of the environment."""
+    scaled = next((model["autoscaling"] for model in models[:1] if "autoscaling" in model), None)
+    kept = {key: value for key, value in small.items() if key != "autoscaling"}
+    return kept if scaled is None else {**kept, "autoscaling": scaled}
 
 
 def _placements(models: list[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -167,3 +167,10 @@ def test_a_lock_is_free_when_its_command_is_done(tmp_path: Path, capsys: pytest.
         with turns.alone(State(tmp_path / "state")):
             pass
     assert capsys.readouterr().out == ""
+
+
+def test_a_program_that_is_not_there_leaves_signals_as_they_were(tmp_path: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with pytest.raises(FileNotFoundError):
+        turns.run([str(tmp_path / "none")], folder=tmp_path, environment={})
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

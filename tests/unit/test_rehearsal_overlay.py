@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from rehearsal import overlay
 
-MODEL = {"name": "minilm", "runtime": "python", "placements": [{"sku": "elsewhere"}]}
+MODEL = {
+    "name": "minilm",
+    "runtime": "python",
+    "autoscaling": {"scale_down": {"window_s": 60}},
+    "placements": [{"sku": "elsewhere"}],
+}
 IMAGES = {"triton": "local/triton:1", "tools": "local/tools:1", "pull_policy": "Never"}
 CONFIG = {
     "triton-fleet:environment": "prod",
@@ -49,3 +54,11 @@ def test_the_small_model_stands_where_every_model_stood_and_it_is_said() -> None
         "charts: light ones from local/charts; their programs are stand-ins where they need an account",
         "monitoring: 400 MiB for Prometheus, and no disk of EBS, which is not played",
     ]
+
+
+def test_the_small_model_scales_as_the_stacks_first_does() -> None:
+    by = overlay.Substitutes.of({"triton-fleet:models": [MODEL], "triton-fleet:images": IMAGES})
+    first, *others = CONFIG["triton-fleet:models"]
+    slow = {**first, "autoscaling": {"enabled": False}}
+    config, _ = overlay.substitute({**CONFIG, "triton-fleet:models": [slow, *others]}, by)
+    assert config["triton-fleet:models"][0]["autoscaling"] == {"enabled": False}
