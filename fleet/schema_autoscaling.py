@@ -17,8 +17,8 @@ SCALE_DOWN_WINDOW_MIN_S: Final = 300
 
 SCALE_DOWN_PERIOD_S: Final = 300
 """The ratio is near 0 until a replica is full, so it asks for the fewest replicas until there are too few. Simulated
-with local/traces/prod-step.yaml: one every 60 s takes half of the replicas that a steady load needs before the ratio
-says so, and latency is tenfold meanwhile; with one every 300 s it stays within twice."""
+with local/traces/prod-step.yaml: one every 60 s went from 14 replicas to 7 under a steady load before the ratio said
+so, with a p95 of 28 s instead of 2.5 s; one every 300 s went to 10, with at most 6 s."""
 
 Engine = Literal["prometheus-adapter", "keda"]
 
