@@ -26,7 +26,7 @@ HOURS_PER_MONTH: Final = 730
 """A year's hours by twelve, as AWS reckons: https://docs.aws.amazon.com/pricing-calculator/latest/userguide/faqs.html"""
 GIB_IN_GB: Final = Decimal(2**30) / Decimal(10**9)
 UNKNOWN: Final = "unknown"
-LEFT_OUT: Final = "data transfer, requests, logs, backups, disks of nodes, keys, taxes, discounts"
+LEFT_OUT: Final = "data transfer, requests, logs, backups, disks, keys, taxes, discounts"
 
 
 @dataclass(frozen=True, slots=True)

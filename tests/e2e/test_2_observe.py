@@ -44,6 +44,7 @@ SILENT = {
     "Requests inside the engine": "TensorRT-LLM's",
     "Node groups": "the cloud's node autoscaler's",
     "Pods that no node group can help": "the cloud's node autoscaler's",
+    "Time to load": "a newer Triton's: tests/data/scrapes/triton-newer.txt",
 }
 """Panels without data on this cluster, and why; those of GPUs have the stand-in exporter's."""
 HOOKS = """

@@ -71,7 +71,8 @@ def test_a_failed_verification_fails_the_update_with_its_table_alone(stack: Engi
     table = text[text.index("verification failed") :]
     assert "FAIL  placement/minilm/a100-40gb" in table
     assert "Connection refused" in table
-    assert "look first at: kubectl -n triton-local describe pods" in table
+    # The first check of the plan: a GPU node's DaemonSet, before whatever needs its GPUs.
+    assert "look first at: kubectl -n kube-system describe daemonset node-feature-discovery-worker" in table
     assert "Traceback" not in text
     assert "canary-token" not in text + json.dumps(stack.state())
 

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.engine.conftest import Engine, engine
 from tests.unit.graph import local_config
@@ -25,6 +26,13 @@ def stack(project: Path, engine_path: str, tmp_path_factory: pytest.TempPathFact
     return engine(project, tmp_path_factory.mktemp("local"), engine_path)
 
 
+@pytest.fixture(scope="module")
+def reviewed(project: Path) -> list[str]:
+    """`<type> <name>` of each resource in the plan that is kept for review."""
+    golden = yaml.safe_load((project / "tests" / "golden" / "local" / "resources.yaml").read_text())
+    return [one["resource"] for one in golden]
+
+
 @pytest.fixture
 def config(project: Path) -> dict[str, Any]:
     """Stack `local` where its cluster has not been started."""
@@ -33,17 +41,17 @@ def config(project: Path) -> dict[str, Any]:
     return changed
 
 
-def test_a_preview_needs_no_cluster(stack: Engine, config: dict[str, Any], project: Path) -> None:
+def test_a_preview_needs_no_cluster(stack: Engine, config: dict[str, Any], project: Path, reviewed: list[str]) -> None:
     tracked = {path: path.read_bytes() for path in project.glob("Pulumi*.yaml")}
     stack.configure(config)
     done = stack.run("preview")
     assert done.status == 0, done.text
-    assert "+ 28 to create" in done.text
+    assert f"+ {len(reviewed)} to create" in done.text
     assert "kubeconfig is not there yet: this is the plan of a first update" in done.text
     assert {path: path.read_bytes() for path in project.glob("Pulumi*.yaml")} == tracked
 
 
-def test_the_plan_names_what_will_be_registered(stack: Engine, config: dict[str, Any]) -> None:
+def test_the_plan_names_what_will_be_registered(stack: Engine, config: dict[str, Any], reviewed: list[str]) -> None:
     stack.configure(config)
     done = stack.run("preview", "--json")
     plan = json.loads(done.text[done.text.index("{\n") :])
@@ -51,7 +59,9 @@ def test_the_plan_names_what_will_be_registered(stack: Engine, config: dict[str,
     urns = {step["urn"] for step in steps}
     (provider,) = [urn for urn in urns if f"${PROVIDER}::" in urn]
     kubernetes = [step["newState"] for step in steps if step["newState"]["type"].startswith("kubernetes:")]
-    assert len(kubernetes) == 16
+    assert sorted(f"{state['type']} {state['urn'].rpartition('::')[2]}" for state in kubernetes) == sorted(
+        one for one in reviewed if one.startswith("kubernetes:")
+    )
     assert {state["provider"].rpartition("::")[0] for state in kubernetes} == {provider}
     (proof,) = [
         step["newState"]
@@ -59,7 +69,7 @@ def test_the_plan_names_what_will_be_registered(stack: Engine, config: dict[str,
         if step["newState"]["type"].endswith(":Verification") and step["newState"]["custom"]
     ]
     assert {state["urn"] for state in kubernetes} <= set(proof["dependencies"])
-    assert plan["changeSummary"] == {"create": 28}
+    assert plan["changeSummary"] == {"create": len(reviewed)}
 
 
 @pytest.mark.parametrize("checked_by_the_engine_first", [True, False])

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from tests.unit.graph import Graph, Registered
 
 CLOUD = ("dev", "prod")
-WITH_DISKS = {"prod"}
-"""Stacks whose Prometheus has a disk of its own."""
-DRIVERS = {aws_addons.EFS_DRIVER, aws_addons.EBS_DRIVER}
-"""Add-ons that only what mounts needs."""
 
 
 def _kind(one: Registered) -> str:
@@ -97,7 +93,7 @@ def test_in_a_cluster_nothing_outlives_what_it_needs_to_be_deleted_b37(
                 or (
                     one.is_aws
                     and _kind(one) in {"NodeGroup", "AccessEntry", "AccessPolicyAssociation", "Addon", "Route"}
-                    and one.name not in DRIVERS
+                    and one.name not in (aws_addons.EFS_DRIVER, aws_addons.EBS_DRIVER)
                 )
             }
             assert len(needed) > len(aws_addons.BEFORE_NODES)
@@ -262,8 +258,8 @@ def test_the_control_plane_is_private_unless_ranges_are_named(
 def test_add_ons_have_versions_and_network_policies_are_enforced(runs: dict[str, Graph]) -> None:
     for name in CLOUD:
         addons = {one.name: one.inputs for one in _made(runs[name], "Addon")}
-        disks = {aws_addons.EBS_DRIVER} if name in WITH_DISKS else set()
-        assert set(addons) == {*aws_addons.BEFORE_NODES, *aws_addons.AFTER_NODES, aws_addons.EFS_DRIVER, *disks}
+        always = {*aws_addons.BEFORE_NODES, *aws_addons.AFTER_NODES, aws_addons.EFS_DRIVER}
+        assert set(addons) == always | ({aws_addons.EBS_DRIVER} if name == "prod" else set())
         assert all(re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", one["addonVersion"]) for one in addons.values())
         assert json.loads(addons[aws_addons.VPC_CNI]["configurationValues"])["enableNetworkPolicy"] == "true"
 
@@ -280,22 +276,15 @@ def test_pods_get_their_identity_before_they_start(runs: dict[str, Graph]) -> No
         identities = {
             (one.inputs["namespace"], one.inputs["serviceAccount"]): one for one in _made(run, "PodIdentityAssociation")
         }
-        assert set(identities) == {
-            ("kube-system", "cluster-autoscaler"),
-            ("kube-system", "efs-csi-controller-sa"),
-            ("kube-system", "efs-csi-node-sa"),
-            *([("kube-system", "ebs-csi-controller-sa")] if name in WITH_DISKS else []),
-        }
-        (driver,) = [one for one in _made(run, "Addon") if one.name == aws_addons.EFS_DRIVER]
-        release = run.one(graph.RELEASE, "cluster-autoscaler")
+        drivers = {one.name: run.behind(one) for one in _made(run, "Addon")}
         behind = {
-            "cluster-autoscaler": run.behind(release),
-            "efs-csi-controller-sa": run.behind(driver),
-            "efs-csi-node-sa": run.behind(driver),
+            "cluster-autoscaler": run.behind(run.one(graph.RELEASE, "cluster-autoscaler")),
+            "efs-csi-controller-sa": drivers[aws_addons.EFS_DRIVER],
+            "efs-csi-node-sa": drivers[aws_addons.EFS_DRIVER],
+            # Only where Prometheus has a disk of the stack's making.
+            **({"ebs-csi-controller-sa": drivers[aws_addons.EBS_DRIVER]} if name == "prod" else {}),
         }
-        for disks in (one for one in _made(run, "Addon") if one.name == aws_addons.EBS_DRIVER):
-            behind["ebs-csi-controller-sa"] = run.behind(disks)
-            assert disks.urn in run.behind(run.one(graph.RELEASE, "kube-prometheus-stack"))
+        assert set(identities) == {("kube-system", account) for account in behind}
         roles = {one.inputs["roleArn"] for one in identities.values()}
         assert len(roles) == len(identities)
         for (_, account), one in identities.items():
@@ -355,7 +344,7 @@ def test_the_store_is_mounted_encrypted_with_an_identity_as_the_pods_user_b32_b3
         (unknown,) = planned[name].of(graph.VOLUME)
         assert unknown.inputs["spec"]["mountOptions"] == ["tls", "iam"]
         (claim,) = run.of(graph.CLAIM)
-        (kind,) = [one for one in run.of(graph.STORAGE_CLASS) if one.inputs["provisioner"] == "efs.csi.aws.com"]
+        (kind,) = [one for one in run.of(graph.STORAGE_CLASS) if one.name != monitoring.STORAGE_CLASS]
         spec = volume.inputs["spec"]
         assert claim.inputs["spec"]["volumeName"] == volume.inputs["metadata"]["name"]
         assert {claim.inputs["spec"]["storageClassName"], spec["storageClassName"]} == {kind.inputs["metadata"]["name"]}
