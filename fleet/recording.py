@@ -54,7 +54,7 @@ FAILED: Final = "triton_fleet:failed:rate"
 FAILED_RATIO: Final = "triton_fleet:failed:ratio"
 LATENCY: Final = "triton_fleet:request_duration_seconds:average"
 PENDING: Final = "triton_fleet:pending:sum"
-"""Requests that wait."""
+"""Requests that wait, in Triton's queue or inside TensorRT-LLM."""
 SKU_QUEUE_COMPUTE_RATIO: Final = "triton_fleet:queue_compute:average"
 """Mean over the pods of `triton:queue_compute:ratio`: what the autoscaler compares with its target."""
 SKU_WAITING: Final = "triton_fleet:waiting:sum"
@@ -209,6 +209,7 @@ def sku_rules(settings: Settings) -> list[Rule]:
     triton = _Triton(settings)
     here = f"{{{triton.namespace}}}"
     duration = triton.called("nv_inference_request_duration_us")
+    pending = f"sum {by(_SKU)} (nv_inference_pending_request_count{{{triton.job}}})"
     return [
         _record(SERVED, triton.called("nv_inference_request_success")),
         _record(FAILED, triton.called("nv_inference_request_failure", _FAILURES)),
@@ -218,7 +219,7 @@ def sku_rules(settings: Settings) -> list[Rule]:
             f"{duration} / {_MICROSECONDS} / ({SERVED}{here} > 0)"
             f" or max {by(_SKU)} ({REQUEST_DURATION}{here}) / {_MICROSECONDS}",
         ),
-        _record(PENDING, f"sum {by(_SKU)} (nv_inference_pending_request_count{{{triton.job}}})"),
+        _record(PENDING, f"{pending} + sum {by(_SKU)} ({WAITING_REQUESTS}{here}) or {pending}"),
         _record(SKU_QUEUE_COMPUTE_RATIO, f"avg {by(_SKU)} ({QUEUE_COMPUTE_RATIO}{here})"),
         _record(SKU_WAITING, f"sum {by(_SKU)} ({WAITING_REQUESTS}{here})"),
         _record(SCRAPED, f"sum {by(_SKU)} (up{{{triton.job}}})"),

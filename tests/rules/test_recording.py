@@ -418,6 +418,7 @@ def tensorrt_llm() -> Case:
         {
             (300, recording.WAITING_REQUESTS): {of_pod(recording.WAITING_REQUESTS): 7},
             (300, recording.SKU_WAITING): {of_sku(recording.SKU_WAITING): 7},
+            (300, recording.PENDING): {of_sku(recording.PENDING): 7},
         },
     )
 
