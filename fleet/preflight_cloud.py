@@ -44,6 +44,7 @@ def refusals(draft: Draft) -> Iterator[Fault]:
         yield from _endpoint(cluster)
         yield from _version(cluster)
         yield from _system_nodes(cluster)
+        yield from _monitoring_room(draft, cluster)
         if isinstance(cluster.network, NewNetwork):
             yield from _layout(cluster, cluster.network)
             yield from _room(draft, cluster, cluster.network)
@@ -523,6 +524,22 @@ def _node_room(draft: Draft) -> Iterator[Fault]:
                     "replicas above that would stay pending just when the load asks for them",
                     "lower replicas.max or resources, raise nodes.max, or choose a larger instance type",
                 )
+
+
+def _monitoring_room(draft: Draft, cluster: EksCluster) -> Iterator[Fault]:
+    """Prometheus asks for its memory at once, on a system node unless the settings name others."""
+    monitoring, node = draft.monitoring, catalog.find(cluster.system_nodes.instance_type)
+    if monitoring is None or node is None or not monitoring.kube_prometheus_stack or monitoring.node_selector:
+        return
+    if monitoring.prometheus_memory_mib > _memory(node):
+        yield Fault(
+            "monitoring.prometheus_memory_mib",
+            str(monitoring.prometheus_memory_mib),
+            f"at most {_memory(node)}, what pods get of a system node, {node.name}",
+            "Prometheus would stay pending, and the update wait for it in vain",
+            "lower it, choose a larger cluster.system_nodes.instance_type, or name other nodes in "
+            "monitoring.node_selector",
+        )
 
 
 def _memory(one: Instance) -> int:

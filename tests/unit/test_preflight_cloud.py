@@ -135,6 +135,24 @@ REFUSED = [
         id="a version for which add-ons are not pinned",
     ),
     pytest.param(
+        # m7i.large has 8192 MiB, of which pods get 86 %: 7045.12.
+        {
+            "place": cluster(system_nodes={"instance_type": "m7i.large"}),
+            "monitoring": {"prometheus_memory_mib": 7046},
+        },
+        [
+            Fault(
+                "monitoring.prometheus_memory_mib",
+                "7046",
+                "at most 7045, what pods get of a system node, m7i.large",
+                "Prometheus would stay pending, and the update wait for it in vain",
+                "lower it, choose a larger cluster.system_nodes.instance_type, or name other nodes in "
+                "monitoring.node_selector",
+            )
+        ],
+        id="a Prometheus that no system node has room for",
+    ),
+    pytest.param(
         {"place": cluster(region="eu-centrl-1", network={"vpc_cidr": "10.20.0.0/16", "zones": 2})},
         [
             Fault(
