@@ -22,8 +22,9 @@ from typing import Any
 
 import yaml
 
-from fleet import names
+from fleet import monitoring, names
 from local import bench_rules, commands, stack, toolchain
+from local.cluster import lifecycle
 from local.cluster.handle import Handle
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, PROJECT, State
@@ -192,6 +193,23 @@ def _idle_memory_gib(bench: Bench) -> float:
     return sum(_pss_kib(pid) for pid in _family(running.pid)) / 2**20
 
 
+def _monitoring_memory_gib(bench: Bench) -> float:
+    if not bench.running():
+        bench.local("up")
+    time.sleep(SETTLE_S)
+    running = Handle.read(bench.state)
+    said = lifecycle.kubectl(bench.state, "get", "pods", "--all-namespaces", "--output=json")
+    if running is None or said.returncode != 0:
+        raise LocalError(f"the cluster is gone: {said.stderr.strip()}", fix="run the benchmark again")
+    pods = {
+        pod["metadata"]["uid"]
+        for pod in json.loads(said.stdout)["items"]
+        if pod["metadata"]["namespace"] == names.NAMESPACE_MONITORING
+        or pod["metadata"]["name"].startswith(f"{monitoring.METRICS_SERVER}-")
+    }
+    return sum(_pss_kib(pid) for pid in _family(running.pid) if any(pod in _cgroups(pid) for pod in pods)) / 2**20
+
+
 def _check(bench: Bench) -> float:
     return bench.timed(["make", "check"])
 
@@ -261,6 +279,14 @@ def _family(pid: int) -> list[int]:
     return family
 
 
+def _cgroups(pid: int) -> str:
+    """The cgroups that a process is in; those of a pod's have the pod's UID in their path."""
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return ""
+
+
 def _pss_kib(pid: int) -> int:
     """Proportional set size: memory that processes share is counted once, divided among them (proc(5))."""
     try:
@@ -275,6 +301,12 @@ BENCHMARKS: dict[str, tuple[str, str, float, Callable[[Bench], float]]] = {
     "up": ("make up from nothing, tools and images built", "s", 180, _up_from_nothing),
     "up_again": ("make up where nothing changed", "s", 60, _up_again),
     "idle_memory": ("memory (PSS) of the idle cluster with two SKUs", "GiB", 3, _idle_memory_gib),
+    "monitoring_memory": (
+        "memory (PSS) of the pods of the namespace monitoring and of metrics-server, idle",
+        "GiB",
+        1,
+        _monitoring_memory_gib,
+    ),
     "check": ("make check, installed", "s", 60, _check),
     "preview_prod": ("make preview STACK=prod, the second time", "s", 20, _preview_prod),
     "preview_growth_time": (

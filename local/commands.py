@@ -263,8 +263,12 @@ def start_cluster(state: State, progress: Progress) -> Path:
     binaries = {name: str(tools[name]) for name in ("kube", "kube-router")}
     for name in ("etcd", "containerd"):
         binaries[name] = str(packages.program(name))
-    stock.equip(state, cache_folder(), binaries["containerd"], built, progress)
-    running = lifecycle.start(state, binaries, progress)
+    running = lifecycle.start(
+        state,
+        binaries,
+        progress,
+        equip=lambda: stock.equip(state, cache_folder(), binaries["containerd"], built, progress),
+    )
     cluster_images.load(running, built, progress)
     prepare.prepare(running, built["coredns"], progress)
     return state.kubeconfig

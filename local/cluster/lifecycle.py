@@ -42,8 +42,10 @@ WATCHES_OF_A_CLUSTER = 40
 Progress = Callable[[str], None]
 
 
-def start(state: State, binaries: Mapping[str, str], progress: Progress) -> Handle:
+def start(state: State, binaries: Mapping[str, str], progress: Progress, *, equip: Callable[[], None]) -> Handle:
     """Start the cluster of `state`, or find it running; returns when every node is Ready. One command at a time.
+
+    `equip` lays into the nodes' folders what they begin with; called when nothing keeps the cluster from starting.
 
     Errors: LocalError with the last log lines of the component that failed.
     """
@@ -53,7 +55,7 @@ def start(state: State, binaries: Mapping[str, str], progress: Progress) -> Hand
         before = _restarts(running)
     else:
         _clear_remains(state)
-        running = _launch(state, binaries, progress, preferred=running.network if running else None)
+        running = _launch(state, binaries, progress, equip, preferred=running.network if running else None)
         before = {}
     _wait_for_api(running, before, progress)
     _wait_for_nodes(running, before, progress)
@@ -71,7 +73,9 @@ def stop(state: State, progress: Progress) -> None:
     state.kubeconfig.unlink(missing_ok=True)
 
 
-def _launch(state: State, binaries: Mapping[str, str], progress: Progress, preferred: str | None) -> Handle:
+def _launch(
+    state: State, binaries: Mapping[str, str], progress: Progress, equip: Callable[[], None], preferred: str | None
+) -> Handle:
     _require_bridge_filter()
     _require_watches()
     network = _claim_range(preferred)
@@ -83,6 +87,7 @@ def _launch(state: State, binaries: Mapping[str, str], progress: Progress, prefe
         _ip("link", "set", link, "alias", state.identity)
         files = config.ClusterFiles(state.cluster, state.store, state.identity, at, binaries)
         _forget_other_range(state, str(network))
+        equip()
         config.write(files)
         (state.cluster / "status.json").unlink(missing_ok=True)
         described = state.cluster / "described.json"
