@@ -244,14 +244,22 @@ def _hung_s(model: ModelSettings) -> int:
 
 
 def _hung(of: _Of) -> str:
-    """A queue that was never empty, nothing that finished, and the pod was there when the window began."""
+    """A queue that was never empty, nothing that finished, and the pod was there when the window began.
+
+    The queue is Triton's, or the one inside TensorRT-LLM, where Triton counts requests as in work.
+    """
     window = f"{_hung_s(of.model)}s"
     labels = recording.by((scraping.LABEL_POD, scraping.LABEL_SKU, scraping.LABEL_MODEL))
-    pending = f"nv_inference_pending_request_count{{{of.job}}}"
-    waiting = f"sum {labels} (min_over_time({pending}[{window}]))"
-    before = f"sum {labels} ({pending} offset {window})"
     finished = f"sum {labels} (increase(nv_inference_request_success{{{of.job}}}[{window}]))"
-    return f"{waiting} > 0 and {before} > 0 unless {finished} > 0"
+    queues = (
+        f"nv_inference_pending_request_count{{{of.job}}}",
+        f'nv_trt_llm_request_metrics{{{of.job}, request_type="waiting"}}',
+    )
+    return " or ".join(
+        f"sum {labels} (min_over_time({queue}[{window}])) > 0 and sum {labels} ({queue} offset {window}) > 0"
+        f" unless {finished} > 0"
+        for queue in queues
+    )
 
 
 def _replicas(of: _Of) -> list[Rule]:

@@ -133,6 +133,7 @@ def errors() -> list[Case]:
 
 def hangs() -> list[Case]:
     """From 300 s on three requests wait. Nothing was finished for 300 s at 590 s, which is told a minute later."""
+    inside = {**Triton().target, "model": "minilm", "version": "1", "request_type": "waiting"}
     loud = fired(
         Alert.HUNG,
         f"{A} takes requests and answers none",
@@ -160,6 +161,17 @@ def hangs() -> list[Case]:
             .series,
             Alert.HUNG,
             s860=QUIET,
+        ),
+        case(
+            "hung: inside TensorRT-LLM, and answers again at 700 s",
+            together(
+                Triton().serves(30, 10, compute_s=0.1).serves(40).serves(10, 10, compute_s=0.1),
+                {named("nv_trt_llm_request_metrics", inside): [0] * 30 + [3] * 40 + [0] * 11},
+            ),
+            Alert.HUNG,
+            s590=QUIET,
+            s680=[loud],
+            s720=QUIET,
         ),
         case("hung: nobody waits", Triton().serves(90).series, Alert.HUNG, s800=QUIET),
         case(
