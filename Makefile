@@ -27,7 +27,7 @@ test: .venv ## everything that CI runs: lint, types, unit, engine and end-to-end
 
 check: .venv ## the quick part of the tests: lint, types, unit
 	@$(MAKE) --no-print-directory lint
-	@$(PY) -m pytest tests
+	@$(PY) -m pytest -n auto --dist loadfile tests
 
 .PHONY: lint
 lint: .venv
