@@ -30,7 +30,17 @@ def refusals(draft: Draft) -> Iterator[Fault]:
 
 def warnings(draft: Draft) -> Iterator[Fault]:
     """Who may wait for a message in vain."""
-    if draft.monitoring is None or not draft.monitoring.kube_prometheus_stack or not draft.receiver_names:
+    if draft.monitoring is None or not draft.monitoring.kube_prometheus_stack:
+        return
+    if not draft.receiver_names:
+        if draft.environment == "prod":
+            yield Fault(
+                "alerts.receivers",
+                "nothing",
+                "at least one receiver",
+                "alerts of prod would fire and nobody would hear of them",
+                "add one; docs/alerts.md shows how its secret is set",
+            )
         return
     routes = draft.routes
     named = {receiver for route in routes.values() for receiver in route.receivers}

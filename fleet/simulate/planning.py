@@ -63,7 +63,7 @@ def _fault(detail: Any) -> Fault:  # noqa: ANN401 - pydantic's own, a typed dict
 
 def plan(settings: Settings, trace: Trace) -> Plan:
     """What is simulated. Raises `Refused` where the trace does not fit the stack."""
-    if faults := [*_unknown(settings, trace), *_unmeasured(settings, trace)]:
+    if faults := [*_unknown(settings, trace), *_twice(trace), *_unmeasured(settings, trace)]:
         raise Refused(faults)
     served = []
     for model in settings.models:
@@ -136,6 +136,20 @@ def _misnamed(where: str, got: str, known: list[str], why: str) -> Fault:
     close = difflib.get_close_matches(got, known, n=1)
     fix = f"did you mean '{close[0]}'?" if close else "name one of these, or simulate another stack"
     return Fault(where, shown(got), f"one of {', '.join(known)}", why, fix)
+
+
+def _twice(trace: Trace) -> Iterator[Fault]:
+    first: dict[tuple[str, str], int] = {}
+    for index, speed in enumerate(trace.speeds):
+        before = first.setdefault((speed.model, speed.sku), index)
+        if before != index:
+            yield Fault(
+                f"speeds[{index}]",
+                f"{speed.model} on {speed.sku}",
+                "each model once on each SKU",
+                f"speeds[{before}] says it already, and a replica has one speed",
+                "remove one of the two",
+            )
 
 
 def _unmeasured(settings: Settings, trace: Trace) -> Iterator[Fault]:

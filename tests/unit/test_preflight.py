@@ -171,7 +171,23 @@ TABLE: list[Any] = [
         ),
         id="a runtime that local has not",
     ),
-    pytest.param({"models": [model(runtime="vllm")], "environment": "prod"}, refused(), id="prod has it"),
+    pytest.param({"models": [model(runtime="vllm")], "environment": "dev"}, refused(), id="dev has it"),
+    pytest.param(
+        {"models": [model(runtime="vllm")], "environment": "prod"},
+        Preflight(
+            (),
+            (
+                Fault(
+                    "alerts.receivers",
+                    "nothing",
+                    "at least one receiver",
+                    "alerts of prod would fire and nobody would hear of them",
+                    "add one; docs/alerts.md shows how its secret is set",
+                ),
+            ),
+        ),
+        id="prod has it, and tells nobody",
+    ),
     pytest.param(
         {"models": [model(shm_mib=700, resources={"cpu": 1, "memory_mib": 700})]},
         refused(
@@ -606,7 +622,11 @@ def test_the_verdict_holds_what_is_said_of_clouds_memory_and_images(folder: Path
         images={"triton": "triton:1", "tools": "tools:1", "verification": "r/triton-fleet/verification:1"},
     )
     assert [fault.setting for fault in made.refusals] == ["cluster.public_cidrs", "images.verification"]
-    assert [fault.setting for fault in made.warnings] == ["models[0].weights.sequence", "cluster.protect"]
+    assert [fault.setting for fault in made.warnings] == [
+        "models[0].weights.sequence",
+        "cluster.protect",
+        "alerts.receivers",
+    ]
 
 
 def test_faults_of_settings_and_of_the_cloud_are_told_together(folder: Path) -> None:

@@ -338,6 +338,19 @@ def test_a_turn_is_seen(project: Path) -> None:
             ],
             id="no speed",
         ),
+        pytest.param(
+            {"speeds": [speed(), speed()]},
+            [
+                Fault(
+                    "speeds[1]",
+                    "llama-3-8b on a100-40gb",
+                    "each model once on each SKU",
+                    "speeds[0] says it already, and a replica has one speed",
+                    "remove one of the two",
+                ),
+            ],
+            id="two speeds",
+        ),
     ],
 )
 def test_a_trace_of_another_stack(project: Path, changes: dict[str, Any], faults: list[Fault]) -> None:
