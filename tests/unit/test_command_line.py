@@ -156,7 +156,7 @@ def test_a_checkout_of_another_user_is_an_error_that_says_whose_it_is() -> None:
             (checkout / path).parent.mkdir()
             shutil.copy(PROJECT / path, checkout / path)
         (checkout / ".venv" / "bin").mkdir(parents=True)
-        (checkout / ".venv" / "bin" / "python").symlink_to("/root/python")
+        (checkout / ".venv" / "bin" / "python").symlink_to("/nowhere/python")
         lock = (checkout / "requirements" / "dev.txt").read_bytes()
         digest = subprocess.run(["cksum"], input=lock, capture_output=True, check=True).stdout.decode().split()
         (checkout / ".venv" / f".installed-{'-'.join(digest)}").touch()
