@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 from pulumi import dynamic
 
+from components.provider import Provider
+
 if TYPE_CHECKING:
     from fleet.autoscaling import Owner
 
@@ -20,27 +22,15 @@ class HandoverFailed(Exception):  # noqa: N818 - a verdict, not a malfunction
     """An autoscaler could not be removed; the text says which and why."""
 
 
-class Taker(dynamic.ResourceProvider):
-    """Works in the engine's provider process. As of components.verification.Runner, the state holds its name alone."""
+class Taker(Provider):
+    """Removes the autoscaler that would overrule."""
 
-    serialize_as_secret_always = False
+    renewed_by = "owner"
 
-    def configure(self, req: dynamic.ConfigureRequest) -> None:  # noqa: ARG002 - the base's signature
-        """The engine shows what is raised with its traceback, which would bury the reason."""
-        import sys  # noqa: PLC0415
+    def identity(self, props: dict[str, Any]) -> str:
+        return str(props["deployment"])
 
-        sys.tracebacklimit = 0
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
-        return dynamic.DiffResult(changes=_olds.get("owner") != _news.get("owner"))
-
-    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-        return dynamic.CreateResult(props["deployment"], self._taken(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.UpdateResult:
-        return dynamic.UpdateResult(self._taken(_news))
-
-    def _taken(self, props: dict[str, Any]) -> dict[str, Any]:
+    def outputs(self, props: dict[str, Any]) -> dict[str, Any]:
         from services.verification import handover  # noqa: PLC0415
 
         failure = handover.run(props["kubeconfig"], props["namespace"], props["deployment"], props["owner"])

@@ -12,33 +12,22 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
+from components.provider import Provider
+
 
 class RolloutFailed(Exception):  # noqa: N818 - a verdict, not a malfunction
     """The update cannot succeed; the text says which pod failed and why."""
 
 
-class Waiter(dynamic.ResourceProvider):
-    """Waits in the engine's provider process. As of components.verification.Runner, the state holds its name alone."""
+class Waiter(Provider):
+    """Waits for the update. Only another Deployment has another one."""
 
-    serialize_as_secret_always = False
+    renewed_by = "digest"
 
-    def configure(self, req: dynamic.ConfigureRequest) -> None:  # noqa: ARG002 - the base's signature
-        """The engine shows what is raised with its traceback, which would bury the reason."""
-        import sys  # noqa: PLC0415
+    def identity(self, props: dict[str, Any]) -> str:
+        return str(props["deployment"])
 
-        sys.tracebacklimit = 0
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
-        """Only another Deployment has another update to wait for."""
-        return dynamic.DiffResult(changes=_olds.get("digest") != _news.get("digest"))
-
-    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-        return dynamic.CreateResult(props["deployment"], self._waited(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.UpdateResult:
-        return dynamic.UpdateResult(self._waited(_news))
-
-    def _waited(self, props: dict[str, Any]) -> dict[str, Any]:
+    def outputs(self, props: dict[str, Any]) -> dict[str, Any]:
         from services.verification import hint, rollout  # noqa: PLC0415
 
         awaited = rollout.Awaited(props["namespace"], props["deployment"], props["fewest"], props["deadline_s"])

@@ -14,6 +14,7 @@ import pulumi
 from pulumi import dynamic
 from pulumi_kubernetes.core.v1 import ConfigMap
 
+from components.provider import Provider
 from components.registration import all_identities, register
 from fleet import pods, verification
 
@@ -29,32 +30,15 @@ class VerificationFailed(Exception):  # noqa: N818 - a verdict, not a malfunctio
     """The deployment does not do what it must; the text is the report and where to look first."""
 
 
-class Runner(dynamic.ResourceProvider):
-    """Runs verification in the engine's provider process.
+class Runner(Provider):
+    """Runs verification. Only what is verified counts: a new kubeconfig or another deadline proves nothing anew."""
 
-    The engine keeps this object's serialised form in the state and makes it again from there, by the name of its class:
-    whatever it needs it imports when it runs, so that the state holds a name and no code.
-    """
+    renewed_by = "digest"
 
-    serialize_as_secret_always = False
+    def identity(self, props: dict[str, Any]) -> str:  # noqa: ARG002 - a stack has one
+        return "verification"
 
-    def configure(self, req: dynamic.ConfigureRequest) -> None:  # noqa: ARG002 - the base's signature
-        """The engine shows what is raised with its traceback, which would bury the report."""
-        import sys  # noqa: PLC0415
-
-        sys.tracebacklimit = 0
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
-        """Only what is verified counts: a new kubeconfig or another deadline proves nothing anew."""
-        return dynamic.DiffResult(changes=_olds.get("digest") != _news.get("digest"))
-
-    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-        return dynamic.CreateResult("verification", self._proved(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.UpdateResult:
-        return dynamic.UpdateResult(self._proved(_news))
-
-    def _proved(self, props: dict[str, Any]) -> dict[str, Any]:
+    def outputs(self, props: dict[str, Any]) -> dict[str, Any]:
         from services.verification import hint, runner  # noqa: PLC0415
 
         order = verification.Order(verification.Plan.model_validate_json(props["plan"]), props["config_map"])
