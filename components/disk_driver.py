@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pulumi
-import pulumi_aws as aws
 
+from components.eks_addon import register_addon
 from components.pod_identity import PodIdentity, PodIdentityArgs
 from fleet import aws_addons, aws_policies, names
 
@@ -53,16 +53,10 @@ class DiskDriver(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self),
         )
-        aws.eks.Addon(
+        register_addon(
             aws_addons.EBS_DRIVER,
-            cluster_name=args.cluster,
-            addon_name=aws_addons.EBS_DRIVER,
-            addon_version=args.version,
-            configuration_values=aws_addons.configuration(aws_addons.EBS_DRIVER),
-            resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",
-            opts=pulumi.ResourceOptions(
-                parent=self, provider=args.account.provider, depends_on=[identity, *args.after]
-            ),
+            args.cluster,
+            args.version,
+            pulumi.ResourceOptions(parent=self, provider=args.account.provider, depends_on=[identity, *args.after]),
         )
         self.register_outputs({})

@@ -18,6 +18,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 
+from components.eks_addon import register_addon
 from components.gpu_cluster import GpuCluster
 from components.iam_role import IamRole, IamRoleArgs
 from components.node_group import NodeGroup, NodeGroupArgs
@@ -175,16 +176,8 @@ class EksCluster(GpuCluster):
 
     def _addon(self, addon: AddonName, *after: pulumi.Resource) -> aws.eks.Addon:
         cluster = self._args.cluster
-        return aws.eks.Addon(
-            addon,
-            cluster_name=self.name,
-            addon_name=addon,
-            addon_version=aws_addons.version(cluster.kubernetes_version, addon, cluster.addons),
-            configuration_values=aws_addons.configuration(addon),
-            resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",
-            opts=self._child(*after),
-        )
+        version = aws_addons.version(cluster.kubernetes_version, addon, cluster.addons)
+        return register_addon(addon, self.name, version, self._child(*after))
 
     def _node_role(self) -> IamRole:
         cluster = self._args.cluster

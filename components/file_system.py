@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pulumi
 import pulumi_aws as aws
 
+from components.eks_addon import register_addon
 from components.pod_identity import PodIdentity, PodIdentityArgs
 from fleet import aws_addons, aws_names, aws_policies, aws_store, names
 
@@ -159,15 +160,11 @@ class FileSystem(pulumi.ComponentResource):
         ready: list[pulumi.Resource] = [client, controller, policy]
         if self._args.driver_version is not None:
             ready.append(
-                aws.eks.Addon(
+                register_addon(
                     aws_addons.EFS_DRIVER,
-                    cluster_name=self._args.cluster,
-                    addon_name=aws_addons.EFS_DRIVER,
-                    addon_version=self._args.driver_version,
-                    configuration_values=aws_addons.configuration(aws_addons.EFS_DRIVER),
-                    resolve_conflicts_on_create="OVERWRITE",
-                    resolve_conflicts_on_update="OVERWRITE",
-                    opts=self._child(client, controller, *self._args.after),
+                    self._args.cluster,
+                    self._args.driver_version,
+                    self._child(client, controller, *self._args.after),
                 )
             )
         return ready
