@@ -12,12 +12,12 @@ from fleet import pods
 from fleet.dashboards.alerting import ALERTS
 from fleet.dashboards.autoscaling import AUTOSCALING
 from fleet.dashboards.gpus import GPUS
+from fleet.dashboards.grafana import document
 from fleet.dashboards.overview import OVERVIEW
 from fleet.dashboards.triton import TRITON
-from fleet.grafana import document
 
 if TYPE_CHECKING:
-    from fleet.grafana import Dashboard
+    from fleet.dashboards.grafana import Dashboard
     from fleet.pods import Manifest
     from fleet.settings import Settings
 

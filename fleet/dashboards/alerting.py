@@ -6,8 +6,8 @@ from typing import Final
 
 from fleet.alert_names import Alert
 from fleet.alerts import runbook
+from fleet.dashboards.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 from fleet.dashboards.shared import KNOWN, page
-from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 
 _FIRING: Final = 'ALERTS{alertstate="firing",alertname!~"Watchdog|InfoInhibitor"}'
 _ASTRAY: Final = f"{_FIRING} unless on (environment, namespace) {KNOWN}"

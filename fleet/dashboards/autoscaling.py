@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fleet.alert_names import Alert
+from fleet.dashboards.grafana import Dashboard, Panel, Query, Row, Threshold, Variable
 from fleet.dashboards.shared import KNOWN, page
-from fleet.grafana import Dashboard, Panel, Query, Row, Threshold, Variable
 
 _HPA: Final = 'namespace=~"$namespace",horizontalpodautoscaler=~"$deployment"'
 _DEPLOYMENT: Final = 'namespace=~"$namespace",deployment=~"$deployment"'

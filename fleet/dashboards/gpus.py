@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fleet.alert_names import Alert
+from fleet.dashboards.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 from fleet.dashboards.shared import BY, FLEET_VARIABLES, MEMORY_HIGH, page
-from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 
 TEMPERATURE_WARM_C: Final = 80
 TEMPERATURE_HOT_C: Final = 87

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fleet.alert_names import Alert
+from fleet.dashboards.grafana import Column, Dashboard, Link, Panel, Query, Row, Threshold
 from fleet.dashboards.shared import BY, FAILED_MANY, FAILED_SOME, FLEET, FLEET_VARIABLES, RATIO_HIGH, SLO, page
-from fleet.grafana import Column, Dashboard, Link, Panel, Query, Row, Threshold
 
 NOW: Final = Row(
     "Now",

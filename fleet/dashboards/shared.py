@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fleet.alerts import runbook
-from fleet.grafana import Link, Variable
+from fleet.dashboards.grafana import Link, Variable
 
 if TYPE_CHECKING:
     from fleet.alert_names import Alert

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fleet.alert_names import Alert
+from fleet.dashboards.grafana import Dashboard, Panel, Query, Row, Threshold
 from fleet.dashboards.shared import FLEET, FLEET_VARIABLES, MEMORY_HIGH, RATIO_HIGH, page
-from fleet.grafana import Dashboard, Panel, Query, Row, Threshold
 
 _PER_REQUEST: Final = f"(sum by (model) (rate(nv_inference_request_success{{{FLEET}}}[$__rate_interval])) > 0)"
 

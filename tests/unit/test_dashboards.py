@@ -13,7 +13,7 @@ from fleet import dashboards
 from fleet.alert_names import Alert
 from fleet.alerts import runbook
 from fleet.dashboards import DASHBOARDS
-from fleet.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable, document
+from fleet.dashboards.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable, document
 from tests import scrapes
 from tests.unit.test_alert_routing import settings
 
