@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet import aws_names, monitoring, names
+from fleet import aws_names, monitoring, names, pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ def tolerations(settings: Settings) -> list[Manifest]:
     found: list[Manifest] = []
     for sku in gpu_skus(settings):
         for taint in sku.taints:
-            one = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+            one = pods.toleration(taint)
             if one not in found:
                 found.append(one)
     return found
