@@ -183,24 +183,26 @@ def _up_again(bench: Bench) -> float:
     return bench.local("up")
 
 
-def _idle_memory_gib(bench: Bench) -> float:
+def _idle(bench: Bench) -> Handle:
+    """The cluster, up and long enough without a request."""
     if not bench.running():
         bench.local("up")
     time.sleep(SETTLE_S)
     running = Handle.read(bench.state)
     if running is None:
         raise LocalError("the cluster is gone", fix="run the benchmark again")
-    return sum(_pss_kib(pid) for pid in _family(running.pid)) / 2**20
+    return running
+
+
+def _idle_memory_gib(bench: Bench) -> float:
+    return sum(_pss_kib(pid) for pid in _family(_idle(bench).pid)) / 2**20
 
 
 def _monitoring_memory_gib(bench: Bench) -> float:
-    if not bench.running():
-        bench.local("up")
-    time.sleep(SETTLE_S)
-    running = Handle.read(bench.state)
+    running = _idle(bench)
     said = lifecycle.kubectl(bench.state, "get", "pods", "--all-namespaces", "--output=json")
-    if running is None or said.returncode != 0:
-        raise LocalError(f"the cluster is gone: {said.stderr.strip()}", fix="run the benchmark again")
+    if said.returncode != 0:
+        raise LocalError(f"the cluster does not answer: {said.stderr.strip()}", fix="run the benchmark again")
     pods = {
         pod["metadata"]["uid"]
         for pod in json.loads(said.stdout)["items"]
