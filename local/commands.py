@@ -113,7 +113,9 @@ def down(state: State, cluster: Path | None, progress: Progress) -> None:
         if failure is not None:
             raise failure
         if cluster is not None and not known:
-            progress(f"down: this checkout has no stack on {', '.join(_servers(cluster))}; nothing was changed there")
+            progress(
+                f"down: this checkout has no stack on {', '.join(stack.servers(cluster))}; nothing was changed there"
+            )
             return
         progress("down: nothing is left running" if cluster is None else "down: nothing of the stack is left there")
 
@@ -285,8 +287,7 @@ def require_cluster(kubeconfig: Path) -> None:
             f"CLUSTER={kubeconfig}: there is no such file", fix="name the kubeconfig file of the cluster to use"
         )
     try:
-        document = yaml.safe_load(kubeconfig.read_text())
-        servers = [entry["cluster"]["server"] for entry in document["clusters"]]
+        servers = stack.servers(kubeconfig)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
         servers = []
     if not servers:
@@ -297,19 +298,15 @@ def require_cluster(kubeconfig: Path) -> None:
     answer = prepare.api_error(kubeconfig)
     if answer is not None:
         raise LocalError(
-            f"CLUSTER={kubeconfig}: the cluster {', '.join(map(str, servers))} does not answer: {answer}",
+            f"CLUSTER={kubeconfig}: the cluster {', '.join(servers)} does not answer: {answer}",
             fix=f"check it with `kubectl --kubeconfig={kubeconfig} get nodes`",
         )
-
-
-def _servers(kubeconfig: Path) -> list[str]:
-    return [str(entry["cluster"]["server"]) for entry in yaml.safe_load(kubeconfig.read_text())["clusters"]]
 
 
 def _require_another(cluster: Path, state: State) -> None:
     """The embedded cluster has its stack already: a second one would take over its objects, and remove them."""
     for own in {state.kubeconfig, default_state().kubeconfig}:
-        if own.is_file() and set(_servers(own)) & set(_servers(cluster)):
+        if own.is_file() and set(stack.servers(own)) & set(stack.servers(cluster)):
             raise LocalError(
                 f"CLUSTER={cluster} is this checkout's own embedded cluster ({own})",
                 fix="leave CLUSTER out: make up, make verify and make down are for the embedded cluster",

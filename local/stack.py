@@ -121,9 +121,12 @@ def backend_home(state: State, cluster: Path | None) -> Path:
     """
     if cluster is None:
         return state.pulumi / "embedded"
-    document = yaml.safe_load(cluster.read_text())
-    servers = sorted(str(entry["cluster"]["server"]) for entry in document["clusters"])
-    return state.pulumi / hashlib.sha256(json.dumps(servers).encode()).hexdigest()[:12]
+    return state.pulumi / hashlib.sha256(json.dumps(sorted(servers(cluster))).encode()).hexdigest()[:12]
+
+
+def servers(kubeconfig: Path) -> list[str]:
+    """The servers of the clusters that a kubeconfig file names."""
+    return [str(entry["cluster"]["server"]) for entry in yaml.safe_load(kubeconfig.read_text())["clusters"]]
 
 
 def known_stacks(project: Path = PROJECT) -> list[str]:
