@@ -7,7 +7,6 @@ where tags do not move). The digest is the registry's: settings name images by i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import ipaddress
 import json
@@ -26,7 +25,7 @@ from local import packages, toolchain
 from local.errors import LocalError
 from local.images import archive, build
 from local.images.recipes import TOOLS
-from local.state import PROJECT, cache_folder
+from local.state import PROJECT, cache_folder, held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -258,14 +257,8 @@ def _send(made: str, ref: str, shop: Shop) -> str:
 def _shop(place: str, progress: Progress) -> Iterator[Shop]:
     """Storage that is gone afterwards: vfs keeps a full copy per layer. One push at a time in a cache."""
     cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
     storage = cache / "buildah"
-    with (cache / "buildah.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("images: waiting for another push from this machine")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with held(cache / "buildah.lock", lambda: progress("images: waiting for another push from this machine")):
         shutil.rmtree(storage, ignore_errors=True)
         storage.mkdir()
         try:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PROJECT = Path(__file__).resolve().parent.parent
 CACHE_VARIABLE = "TRITON_FLEET_CACHE"
@@ -35,6 +41,22 @@ def require_folder(path: Path, said: str) -> None:
             f"{said}: nothing can be written to {there} by user {os.geteuid()}: {error.strerror}",
             fix="name another folder, or run it as the user who owns that one",
         ) from error
+
+
+@contextmanager
+def held(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """One at a time per lock file, whichever checkout asks; `waiting` is called where another has it.
+
+    Of a command on a state folder, which hands its lock on to what it starts, see `local.turns`.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ them, and checkouts with other pins do not disturb each other.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -18,12 +17,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from local.errors import LocalError
-from local.state import PROJECT, cache_folder
+from local.state import PROJECT, cache_folder, held
 
 MODULES = PROJECT / "local" / "tools"
 GO_FETCHES_TOOLCHAINS = (1, 21)
@@ -256,7 +255,10 @@ def ensure(wanted: Iterable[str], progress: Progress) -> dict[str, Path]:
             missing.append(tool)
     if missing:
         _require_disk(missing)
-        with _alone(progress):
+        # Checkouts share the cache: the second one waits for the first one's builds, and finds them made.
+        with held(
+            cache_folder() / "tools.lock", lambda: progress("tools: waiting for another checkout that builds them")
+        ):
             found |= {tool.name: built(tool) for tool in missing if built(tool).exists()}
             _build_all([tool for tool in missing if tool.name not in found], progress)
             found |= {tool.name: built(tool) for tool in missing}
@@ -289,19 +291,6 @@ def brought(name: str, progress: Progress) -> dict[str, Path]:
             with contextlib.suppress(OSError):  # it was there, or another checkout was faster
                 Path(scratch, "new").rename(target)
     return there
-
-
-@contextlib.contextmanager
-def _alone(progress: Progress) -> Iterator[None]:
-    """Checkouts share the cache: the second one waits for the first one's builds, and finds them made."""
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with (cache_folder() / "tools.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("tools: waiting for another checkout that builds them")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def pulumi_path(progress: Progress) -> list[str]:

@@ -7,13 +7,11 @@ changes go to a layer of its own), so files are links; its databases are copies.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +19,10 @@ from local.cluster import images as cluster_images
 from local.cluster.topology import NODES
 from local.errors import LocalError
 from local.images.workshop import digest
+from local.state import held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from local.images.build import Image
     from local.state import State
@@ -65,7 +64,9 @@ def equip(
     new = [(node, folder) for node, folder in nodes if not folder.exists()]
     if not new or not _same_disk(state.root, cache):
         return
-    with _alone(cache):
+    (cache / "stores").mkdir(parents=True, exist_ok=True)
+    # Whichever checkout: no store is removed while another command links to it.
+    with held(cache / "stores.lock"):
         for node, folder in new:
             store = _ensure(cache, containerd, [images[name] for name in cluster_images.needed_on(node)], progress)
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -156,12 +157,3 @@ def _same_disk(*folders: Path) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         devices.add(folder.stat().st_dev)
     return len(devices) == 1
-
-
-@contextmanager
-def _alone(cache: Path) -> Iterator[None]:
-    """One at a time, whichever checkout: no store is removed while another command links to it."""
-    (cache / "stores").mkdir(parents=True, exist_ok=True)
-    with (cache / "stores.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import platform
 import shutil
@@ -17,6 +16,7 @@ from local.errors import LocalError
 from local.images import archive
 from local.images.recipes import RECIPES
 from local.images.workshop import Workshop, digest, file_digest
+from local.state import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,8 +161,7 @@ def _alone(cache: Path) -> Iterator[None]:
     folders = [cache / name for name in ("images", "layers")]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    with (cache / "images.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with held(cache / "images.lock"):
         for leftover in (path for folder in folders for path in folder.glob(".*")):
             if leftover.is_dir():
                 shutil.rmtree(leftover)
