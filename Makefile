@@ -6,7 +6,7 @@ STACK ?= local
 export STACK STATE CLUSTER EXPORT PUSH BASE NODES SIMULATE_GPUS YES ONLY REFRESH
 # STATE=<folder> keeps a cluster and its stack there instead of in .fleet: a second one beside the first.
 .DEFAULT_GOAL := help
-.PHONY: help up down test check preview render preflight rehearse simulate golden verify images prepare bench settings clean
+.PHONY: help up down test soak check preview render preflight rehearse simulate golden verify images prepare bench settings clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -23,7 +23,10 @@ down: .venv ## destroy stack `local`, stop the embedded cluster, leave nothing
 
 test: .venv ## everything that CI runs: lint, types, unit, engine and end-to-end tests
 	@$(MAKE) --no-print-directory lint
-	@$(PY) -m pytest -m "" tests
+	@$(PY) -m pytest -m "not soak" tests
+
+soak: .venv ## what is too long for CI: end-to-end tests of many minutes each
+	@$(PY) -m pytest -m soak tests/e2e
 
 check: .venv ## the quick part of the tests: lint, types, unit
 	@$(MAKE) --no-print-directory lint
