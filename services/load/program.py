@@ -124,6 +124,7 @@ class _Asking(User):
     """What users of both kinds have in common: the load, which Locust's environment carries."""
 
     abstract = True
+    _state: str | None
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
