@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 import html
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from fleet import plots as drawing
+from fleet.plots import Curve, Plot, clock
 from fleet.simulate.world import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fleet.simulate.plan import Run, Sight
+    from fleet.simulate.plan import Run
     from fleet.simulate.verdicts import Verdict
 
-BARS: Final = "▁▂▃▄▅▆▇█"
-CURVE_CHARS: Final = 72
 CHANGES_SHOWN: Final = 40
-COLORS: Final = ("#1b6ca8", "#d1495b", "#3a7d44", "#8d6a9f", "#c77d00", "#555555")
-WIDTH: Final = 860
-HEIGHT: Final = 170
-LEFT: Final = 60
-TOP: Final = 24
-BELOW: Final = 24
-STYLE: Final = (
-    "body{font:14px/1.4 system-ui,sans-serif;margin:2rem;max-width:60rem}"
-    "table{border-collapse:collapse;margin:1rem 0}"
-    "td,th{border-bottom:1px solid #ddd;padding:.2rem .8rem;text-align:left}svg{display:block;margin:1rem 0}"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """One line of a plot; None where there is no value."""
-
-    name: str
-    values: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """Curves of one unit over the time of the sights."""
-
-    title: str
-    curves: tuple[Curve, ...]
 
 
 def plots(run: Run) -> list[Plot]:
@@ -110,13 +83,16 @@ def data(run: Run, found: Sequence[Verdict]) -> dict[str, Any]:
 
 def text(run: Run, found: Sequence[Verdict]) -> str:
     """For a terminal."""
-    lines = [f"stack {run.plan.environment}, {_time(run.plan.trace.duration_s)}: {run.plan.trace.about.strip()}", ""]
-    lines += [_line(plot, curve) for plot in plots(run) for curve in plot.curves if any(curve.values)]
+    lines = [
+        f"stack {run.plan.environment}, {clock(run.plan.trace.duration_s)}: {run.plan.trace.about.strip()}",
+        "",
+    ]
+    lines += [drawing.line(plot, curve) for plot in plots(run) for curve in plot.curves if any(curve.values)]
     lines += ["", f"{'time':>8}  {'Deployment':<32}  {'replicas':<10}  {'metric':>8}"]
     for change in run.changes[:CHANGES_SHOWN]:
         metric = "" if change.mean is None else f"{change.mean:.2f}"
         steps = f"{change.before} to {change.after}"
-        lines.append(f"{_time(change.time):>8}  {change.deployment:<32}  {steps:<10}  {metric:>8}  {change.reason}")
+        lines.append(f"{clock(change.time):>8}  {change.deployment:<32}  {steps:<10}  {metric:>8}  {change.reason}")
     if len(run.changes) > CHANGES_SHOWN:
         lines.append(f"{'':>8}  and {len(run.changes) - CHANGES_SHOWN} more")
     sums = totals(run)
@@ -133,79 +109,34 @@ def text(run: Run, found: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def _line(plot: Plot, curve: Curve) -> str:
-    values = _thinned(curve.values, CURVE_CHARS)
-    highest = max((value for value in values if value is not None), default=0.0)
-    drawn = "".join(
-        " " if value is None else BARS[min(int(value / highest * len(BARS)), len(BARS) - 1)] if highest else BARS[0]
-        for value in values
-    )
-    label = plot.title if len(plot.curves) == 1 else f"{plot.title}: {curve.name}"
-    return f"{label[:46]:<46}  {drawn}  {highest:g}"[:200]
-
-
-def _thinned(values: Sequence[float | None], most: int) -> list[float | None]:
-    """At most so many values: of each stretch the highest, so that no peak is lost."""
-    step = max(-(-len(values) // most), 1)
-    stretches = [values[start : start + step] for start in range(0, len(values), step)]
-    return [max((value for value in those if value is not None), default=None) for those in stretches]
-
-
-def _time(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
-
-
 def page(run: Run, found: Sequence[Verdict]) -> str:
     """One file, with everything in it."""
-    rows = "".join(
+    expected = "".join(
         f"<tr><td>{'ok' if one.ok else '<b>failed</b>'}</td><td>{html.escape(one.name)}</td>"
         f"<td>{html.escape(one.text)}</td></tr>"
         for one in found
     )
-    changes = "".join(
-        f"<tr><td>{_time(one.time)}</td><td>{html.escape(one.deployment)}</td><td>{one.before} to {one.after}</td>"
-        f"<td>{'' if one.mean is None else f'{one.mean:.2f}'}</td><td>{html.escape(one.reason)}</td></tr>"
-        for one in run.changes
-    )
-    figures = "".join(
-        f"<tr><td>{name}</td><td>{'unknown' if value is None else f'{value:g}'}</td></tr>"
-        for name, value in totals(run).items()
-    )
-    drawn = "".join(_svg(plot, run.sights) for plot in plots(run))
-    title = f"Simulation of stack {html.escape(run.plan.environment)}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-        f"<h1>{title}</h1><p>{html.escape(run.plan.trace.about)}</p>"
-        f"<h2>Expected</h2><table>{rows}</table><h2>Figures</h2><table>{figures}</table>{drawn}"
-        f"<h2>Decisions</h2><table><tr><th>time</th><th>Deployment</th><th>replicas</th><th>metric</th><th>why</th></tr>"
-        f"{changes}</table></html>\n"
-    )
-
-
-def _svg(plot: Plot, sights: Sequence[Sight]) -> str:
-    known = [value for curve in plot.curves for value in curve.values if value is not None]
-    highest = max(known, default=0.0) or 1.0
-    end = sights[-1].time or 1.0
-    wide, high = WIDTH - LEFT - 10, HEIGHT - TOP - BELOW
-    lines, legend = [], []
-    for index, curve in enumerate(plot.curves):
-        color = COLORS[index % len(COLORS)]
-        points = [
-            f"{LEFT + sight.time / end * wide:.1f},{TOP + high - value / highest * high:.1f}"
-            for sight, value in zip(sights, curve.values, strict=True)
-            if value is not None
+    changes = drawing.rows(
+        [
+            (
+                clock(one.time),
+                one.deployment,
+                f"{one.before} to {one.after}",
+                "" if one.mean is None else f"{one.mean:.2f}",
+                one.reason,
+            )
+            for one in run.changes
         ]
-        dashed = ' stroke-dasharray="4 3"' if curve.name.endswith(" wanted") else ""
-        lines.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5"{dashed} points="{" ".join(points)}"/>')
-        legend.append(f'<tspan fill="{color}">{html.escape(curve.name)} </tspan>')
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img" aria-label="{html.escape(plot.title)}">'
-        f'<text x="0" y="14" font-size="13" font-weight="bold">{html.escape(plot.title)} '
-        f'<tspan font-weight="normal" font-size="11">{"".join(legend)}</tspan></text>'
-        f'<text x="{LEFT - 6}" y="{TOP + 9}" font-size="11" text-anchor="end">{highest:.4g}</text>'
-        f'<text x="{LEFT - 6}" y="{TOP + high}" font-size="11" text-anchor="end">0</text>'
-        f'<text x="{LEFT}" y="{HEIGHT - 6}" font-size="11">0:00:00</text>'
-        f'<text x="{LEFT + wide}" y="{HEIGHT - 6}" font-size="11" text-anchor="end">{_time(end)}</text>'
-        f'<path d="M{LEFT} {TOP}V{TOP + high}H{LEFT + wide}" fill="none" stroke="#999"/>{"".join(lines)}</svg>'
+    )
+    figures = drawing.rows(
+        [(name, "unknown" if value is None else f"{value:g}") for name, value in totals(run).items()]
+    )
+    times = [sight.time for sight in run.sights]
+    drawn = "".join(drawing.svg(plot, times) for plot in plots(run))
+    return drawing.page(
+        f"Simulation of stack {run.plan.environment}",
+        f"<p>{html.escape(run.plan.trace.about)}</p>"
+        f"<h2>Expected</h2><table>{expected}</table><h2>Figures</h2><table>{figures}</table>{drawn}"
+        f"<h2>Decisions</h2><table><tr><th>time</th><th>Deployment</th><th>replicas</th><th>metric</th><th>why</th></tr>"
+        f"{changes}</table>",
     )

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Le, Len
 from pydantic import Strict, model_validator
 
 from fleet.schema_base import REPLICAS_MAX, DnsLabel, Model, refuse, setting, whole
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator, Sequence
 
 DURATION_MAX_S: Final = 7 * 24 * 3600
 RATE_MAX: Final = 10_000
@@ -136,40 +130,3 @@ class Trace(Model):
 
     def speed(self, model: str, sku: str) -> Speed | None:
         return next((one for one in self.speeds if (one.model, one.sku) == (model, sku)), None)
-
-
-def value(points: Sequence[tuple[float, float]], time: float) -> float:
-    """The line through the points at a time; before the first and after the last it is level."""
-    index = bisect_right(points, time, key=itemgetter(0))
-    if index in (0, len(points)):
-        return points[min(index, len(points) - 1)][1]
-    (start, low), (end, high) = points[index - 1], points[index]
-    return low + (high - low) * (time - start) / (end - start)
-
-
-def stand(points: Sequence[tuple[float, int]], time: float) -> int:
-    """The value of the last point that has come; nothing before the first."""
-    index = bisect_right(points, time, key=itemgetter(0))
-    return points[index - 1][1] if index else 0
-
-
-def arrivals(points: Sequence[tuple[float, float]], until: float, chance: random.Random | None) -> Iterator[float]:
-    """Times of requests: independent of one another, or, without chance, as evenly as the rate allows."""
-    peak = max(rate for _, rate in points)
-    if peak == 0:
-        return
-    time, due = 0.0, 0.0
-    step = 1 / peak
-    while True:
-        # By thinning: candidates at the highest rate, of which the part stays that the rate of the moment is.
-        time += chance.expovariate(peak) if chance is not None else step
-        if time >= until:
-            return
-        share = value(points, time) / peak
-        due += share
-        if chance is not None:
-            if chance.random() < share:
-                yield time
-        elif due >= 1 - 1e-9:
-            due -= 1
-            yield time

@@ -11,7 +11,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from fleet.simulate import trace
+from fleet import arrivals
 from fleet.simulate.autoscaler import SYNC_S, Autoscaler, ScaledPod
 from fleet.simulate.clock import Clock
 from fleet.simulate.observed import Observer
@@ -78,7 +78,7 @@ class World:
         """Chance of its own, so that the load is the same whatever the fleet does."""
         seed = f"{self._plan.trace.seed}/{model}"
         even = self._plan.trace.arrivals == "even"
-        return trace.arrivals(points, self._end, None if even else random.Random(seed))  # noqa: S311 - as above
+        return arrivals.arrivals(points, self._end, None if even else random.Random(seed))  # noqa: S311 - as above
 
     def _arrive(self, load: Load, times: Iterator[float]) -> None:
         """The next request of a rate, and after it the next."""
@@ -105,7 +105,7 @@ class World:
             self._ask(load, number)
 
     def _again(self, load: Load, number: int) -> None:
-        if number < trace.stand(load.users or (), self._clock.now):
+        if number < arrivals.stand(load.users or (), self._clock.now):
             self._ask(load, number)
         else:
             self._users.discard((load.model, number))

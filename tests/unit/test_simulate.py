@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from fleet import settings
+from fleet import arrivals, settings
 from fleet.faults import Fault, Refused
-from fleet.simulate import planning, report, trace
+from fleet.simulate import planning, report
 from fleet.simulate.errors import SimulationError
 from fleet.simulate.plan import Change, Run
 from fleet.simulate.verdicts import Verdict, verdicts
@@ -234,13 +234,13 @@ def test_the_load_is_the_same_whatever_the_fleet_does(project: Path) -> None:
     [([(0, 2), (10, 4)], 5, 3), ([(0, 2), (10, 4)], 99, 4), ([(5, 2)], 0, 2), ([(0, 1), (5, 1), (5, 9), (9, 9)], 5, 9)],
 )
 def test_a_load_is_a_line_through_points(points: list[tuple[float, float]], time: float, level: float) -> None:
-    assert trace.value(points, time) == level
+    assert arrivals.value(points, time) == level
 
 
 def test_even_arrivals_come_as_evenly_as_their_rate() -> None:
-    assert list(trace.arrivals([(0, 2)], 2.1, None)) == [0.5, 1.0, 1.5, 2.0]
-    assert list(trace.arrivals([(0, 0)], 2.1, None)) == []
-    assert len(list(trace.arrivals([(0, 0), (100, 10)], 100, None))) == pytest.approx(500, abs=2)
+    assert list(arrivals.arrivals([(0, 2)], 2.1, None)) == [0.5, 1.0, 1.5, 2.0]
+    assert list(arrivals.arrivals([(0, 0)], 2.1, None)) == []
+    assert len(list(arrivals.arrivals([(0, 0), (100, 10)], 100, None))) == pytest.approx(500, abs=2)
 
 
 @pytest.mark.parametrize(
