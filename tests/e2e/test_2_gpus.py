@@ -5,22 +5,17 @@ After the main job, on its cluster; everything is put back.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from local.cluster.handle import Handle, children
-from local.state import State
+from tests.e2e.cluster import eventually, kubelet_of, nodes, prometheus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.e2e.checkout import Checkout
 
 pytestmark = pytest.mark.e2e
@@ -28,38 +23,10 @@ pytestmark = pytest.mark.e2e
 PRODUCTS = {"gpu-a100-40gb": "NVIDIA-A100-SXM4-40GB", "gpu-h100-80gb": "NVIDIA-H100-80GB-HBM3"}
 NODE = "gpu-a100-40gb"
 ANNOTATION = "triton-fleet.io/simulated-gpus"
-PROMETHEUS = "/api/v1/namespaces/monitoring/services/prometheus-kube-prometheus-prometheus:9090/proxy/api/v1/query"
-WITHIN_S = 90
-"""A look at the node every 5 s, a kubelet's report every 5 s, and a busy machine."""
-
-
-def nodes(checkout: Checkout) -> dict[str, dict[str, Any]]:
-    items = json.loads(checkout.kubectl("get", "nodes", "--output=json"))["items"]
-    return {item["metadata"]["name"]: item for item in items}
 
 
 def offered(checkout: Checkout) -> str:
     return str(nodes(checkout)[NODE]["status"]["allocatable"].get("nvidia.com/gpu"))
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    """A command that fails meanwhile is no answer: a kubelet that is away shows no log."""
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        with contextlib.suppress(AssertionError):
-            if holds():
-                return
-        assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {what}"
-        time.sleep(1)
-
-
-def kubelet_of(checkout: Checkout, node: str) -> int:
-    running = Handle.read(State(checkout.folder / ".fleet"))
-    assert running
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in children(running.pid)}
-    wanted = f"--hostname-override={node}".encode()
-    (found,) = [pid for pid, command in commands.items() if command[1:2] == [b"kubelet"] and wanted in command]
-    return found
 
 
 def test_nodes_are_labelled_by_node_feature_discovery_and_what_it_is_told_b28(checkout: Checkout) -> None:
@@ -81,7 +48,7 @@ def test_measurements_name_the_pods_that_hold_the_gpus(checkout: Checkout) -> No
     query = 'DCGM_FI_DEV_GPU_UTIL{exported_namespace="triton-local"}'
 
     def measured() -> dict[str, str]:
-        answer = json.loads(checkout.kubectl("get", "--raw", f"{PROMETHEUS}?query={query}"))
+        answer = json.loads(checkout.kubectl("get", "--raw", prometheus(f"/api/v1/query?query={query}")))
         return {one["metric"]["exported_pod"]: one["metric"]["node"] for one in answer["data"]["result"]}
 
     eventually(lambda: measured() == pods, f"{query} for {pods}")

@@ -10,18 +10,17 @@ import http.client
 import json
 import re
 import shutil
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
 
 from fleet.dashboards import DASHBOARDS, expressions
-from local.cluster.topology import Addresses
 from tests import scrapes
 from tests.e2e.checkout import PROJECT, Client
+from tests.e2e.cluster import get, prometheus
+from tests.e2e.hooks import Hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,48 +57,6 @@ HOOKS = """
       - {{environment: local, receivers: [local-hook]}}
       - {{environment: prod, receivers: [prod-hook]}}
 """
-
-
-class Hooks(ThreadingHTTPServer):
-    """A program on the machine that takes Alertmanager's webhooks, and keeps each alert by the path it was sent to."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__((address, 0), _Taker)
-        self.alerts: dict[str, list[dict[str, Any]]] = {"/local": [], "/prod": []}
-        self.url = f"http://{address}:{self.server_port}"
-
-    def got(self, path: str, **labels: str) -> list[dict[str, Any]]:
-        """Alerts that came there and carry these labels."""
-        return [alert for alert in self.alerts[path] if labels.items() <= alert["labels"].items()]
-
-
-class _Taker(BaseHTTPRequestHandler):
-    server: Hooks
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.alerts[self.path] += body["alerts"]
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
-
-
-def network(checkout: Checkout) -> Addresses:
-    return Addresses.of(json.loads((checkout.folder / ".fleet" / "cluster" / "process.json").read_text())["network"])
-
-
-def get(checkout: Checkout, path: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(checkout.kubectl("get", "--raw", path))
-    return answer
-
-
-def service(name: str, path: str) -> str:
-    return f"/api/v1/namespaces/monitoring/services/{name}/proxy{path}"
-
-
-def prometheus(path: str) -> str:
-    return service("prometheus-kube-prometheus-prometheus:9090", path)
 
 
 def ratios(checkout: Checkout) -> dict[str, float]:
@@ -150,12 +107,8 @@ def wait_for(what: Callable[[], bool], within_s: float) -> bool:
 
 @pytest.fixture(scope="module")
 def hooks(checkout: Checkout) -> Iterator[Hooks]:
-    with Hooks(network(checkout).host) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with Hooks(checkout, "/local", "/prod") as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
