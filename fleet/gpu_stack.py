@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet import aws_names, monitoring, names, pods
+from fleet import monitoring, names, pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,11 +118,11 @@ def nfd_values(settings: Settings) -> dict[str, Any]:
 
     PCI devices are labelled by vendor alone, which gives `feature.node.kubernetes.io/pci-10de.present`: the form that
     NVIDIA's charts select, and not NFD's own default (B28). Workers run on all nodes without a taint and on all GPU
-    nodes; master and garbage collector need no GPU node.
+    nodes; master and garbage collector need no GPU node and run where monitoring does.
     """
     return {
-        "master": {**_system_nodes(settings), **_limited("master")},
-        "gc": {**_system_nodes(settings), **_limited("gc")},
+        "master": {**monitoring.where(settings), **_limited("master")},
+        "gc": {**monitoring.where(settings), **_limited("gc")},
         "worker": {
             "config": {"sources": {"pci": {"deviceLabelFields": ["vendor"]}}},
             "tolerations": tolerations(settings),
@@ -180,12 +180,6 @@ def _relabelings(environment: str) -> Sequence[Manifest]:
         {"action": "replace", "sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
         {"action": "replace", "targetLabel": "environment", "replacement": environment},
     ]
-
-
-def _system_nodes(settings: Settings) -> dict[str, Any]:
-    if settings.cluster.source != "eks":
-        return {}
-    return {"nodeSelector": {aws_names.NODE_ROLE_LABEL: aws_names.NODE_ROLE_SYSTEM}}
 
 
 def _limited(part: str) -> dict[str, Any]:

@@ -208,14 +208,14 @@ class Monitoring(Model):
     )
     node_selector: Mapping[LabelKey, LabelValue] = setting(
         "they are labels of nodes",
-        "Labels of the nodes that monitoring runs on; node exporters run on all nodes.",
+        "Labels of the nodes that monitoring runs on, and the master of node feature discovery; exporters run on all.",
         derived="with `cluster.source: eks` the system nodes', else none",
         default={},
         max_length=32,
     )
     tolerations: tuple[Taint, ...] = setting(
         "they are taints of nodes",
-        "Taints that monitoring's pods tolerate, where the nodes that they belong on have some.",
+        "Taints that the pods on those nodes tolerate, where the nodes have some.",
         default=(),
         max_length=16,
     )

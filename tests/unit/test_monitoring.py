@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet import monitoring, recording, settings
+from fleet import gpu_stack, monitoring, recording, settings
 from fleet.schema_observe import Monitoring
 from tests.unit import graph
 
@@ -149,7 +149,11 @@ def test_what_no_pod_can_scrape_is_not_monitored(project: Path) -> None:
 def test_pods_of_monitoring_go_where_the_settings_say_and_on_eks_to_the_system_nodes(
     project: Path, name: str, changes: dict[str, Any], where: dict[str, Any]
 ) -> None:
-    assert monitoring.where(stack(project, name, **changes)) == where
+    chosen = stack(project, name, **changes)
+    assert monitoring.where(chosen) == where
+    for part in ("master", "gc"):
+        values = gpu_stack.nfd_values(chosen)[part]
+        assert {key: value for key, value in values.items() if key != "resources"} == where
 
 
 def test_the_adapter_names_each_series_of_a_pod_as_autoscaling_does_b24(project: Path) -> None:
