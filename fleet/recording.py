@@ -70,10 +70,11 @@ GPUS: Final = "triton_fleet:gpus:count"
 PART_FINISHED: Final = "triton_fleet:part_finished:rate"
 PART_QUEUE: Final = "triton_fleet:part_queue:rate"
 PART_COMPUTE: Final = "triton_fleet:part_compute:rate"
-"""Of each of Triton's own models in each pod: requests answered a second, and microseconds in the queue and in compute.
-Recorded once, since most of the others are made of them."""
+PART_REQUEST: Final = "triton_fleet:part_request:rate"
+"""Of each of Triton's own models in each pod: requests answered a second, and microseconds in the queue, in compute and
+altogether. Recorded once, since most of the others are made of them."""
 PART_UNANSWERED: Final = "triton_fleet:part_unanswered:microseconds"
-"""How long requests are known to have waited where nothing finished and the queue was never empty; else 0."""
+"""Of those of which nothing finished: how long requests are known to have waited; 0 where the queue was empty."""
 
 MODEL_SERVED: Final = "triton_fleet:model_served:rate"
 MODEL_BATCH: Final = "triton_fleet:model_batch_size:average"
@@ -122,7 +123,10 @@ def by(labels: Iterable[str]) -> str:
 
 
 class _Triton:
-    """Triton's series of one stack, in PromQL."""
+    """Triton's series of one stack, in PromQL.
+
+    Where only some pods are meant, these stand leftmost: of an empty side Prometheus matches nothing with the other.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.job = f'job="{scraping.job(settings)}"'
@@ -130,27 +134,30 @@ class _Triton:
         self.window = f"{settings.monitoring.rate_window_s}s"
         self.scrape_s = settings.monitoring.scrape_interval_s
 
-    def rate(self, metric: str, labels: Iterable[str] = _POD_MODEL, more: str = "") -> str:
+    def rate(self, metric: str, labels: Iterable[str] = _POD_MODEL) -> str:
         """Increase a second. Versions of a model, and tags that a user gave it, are added up."""
-        return f"sum {by(labels)} (rate({metric}{{{self._selector(more)}}}[{self.window}]))"
+        return f"sum {by(labels)} ({self.increase(metric)})"
 
     def waiting(self, window: str) -> str:
         """The fewest requests that waited at any scrape of the window."""
         return f"sum {by(_POD_MODEL)} (min_over_time(nv_inference_pending_request_count{{{self.job}}}[{window}]))"
 
-    def called(self, metric: str, more: str = "") -> str:
-        """Increase a second, of the models that users call, by SKU: those named as the pod's deployed model."""
-        rate = f"rate({metric}{{{self._selector(more)}}}[{self.window}])"
+    def increase(self, metric: str, more: str = "") -> str:
+        """Increase a second of each series."""
+        return f"rate({metric}{{{self._selector(more)}}}[{self.window}])"
+
+    def called(self, rates: str) -> str:
+        """By SKU, of the models that users call: those named as the pod's deployed model."""
         named = f'label_replace(up{{{self.job}}}, "model", "$1", "deployed_model", "(.*)")'
-        return f"sum {by(_SKU)} ({rate} and on (namespace, pod, model) {named})"
+        return f"sum {by(_SKU)} ({rates} and on (namespace, pod, model) {named})"
 
     def unanswered(self) -> str:
-        """From the first scrape of the window to the last, in microseconds, where nothing finished and the queue was
-        never empty: whoever waited at the first still waits.
+        """From the first scrape of the window to the last, in microseconds, where the queue was never empty, else 0:
+        whoever waited at the first still waits. Only of those of which nothing finished.
         """
         seen = f"nv_inference_pending_request_count{{{self.job}}}[{self.window}]"
         between = f"(max {by(_POD_MODEL)} (count_over_time({seen})) - 1) * {self.scrape_s * _MICROSECONDS}"
-        return f"{between} * ({self.waiting(self.window)} > bool 0) * ({self.recorded(PART_FINISHED)} == bool 0)"
+        return f"(({self.recorded(PART_FINISHED)} == 0) + 1) * ({self.waiting(self.window)} > bool 0) * ({between})"
 
     def ratio(self) -> str:
         """Largest over a pod's models of waiting by in work.
@@ -160,8 +167,9 @@ class _Triton:
         """
         queue, compute = self.recorded(PART_QUEUE), self.recorded(PART_COMPUTE)
         waiting = self.waiting(f"{PENDING_SCRAPES * self.scrape_s}s")
-        stuck = f"{waiting} * ({self.recorded(PART_FINISHED)} == bool 0)"
-        return f"max {by(_POD)} ({queue} / ({compute} > 0) or {queue} / {_MICROSECONDS} + {stuck})"
+        idle = f"({compute} == 0)"
+        stuck = f"({idle} + ({self.recorded(PART_FINISHED)} == bool 0)) * {waiting}"
+        return f"max {by(_POD)} ({queue} / ({compute} > 0) or {idle} + {queue} / {_MICROSECONDS} + {stuck})"
 
     def mean(self, duration: str) -> str:
         """Largest over a pod's models of the mean time, microseconds; at least what requests waited in vain."""
@@ -195,11 +203,12 @@ def pod_rules(settings: Settings) -> list[Rule]:
         _record(PART_FINISHED, triton.rate("nv_inference_request_success")),
         _record(PART_QUEUE, triton.rate("nv_inference_queue_duration_us")),
         _record(PART_COMPUTE, triton.rate("nv_inference_compute_infer_duration_us")),
+        _record(PART_REQUEST, triton.rate("nv_inference_request_duration_us")),
         _record(PART_UNANSWERED, triton.unanswered()),
         _record(QUEUE_COMPUTE_RATIO, triton.ratio()),
         _record(QUEUE_DURATION, triton.mean(triton.recorded(PART_QUEUE))),
         _record(COMPUTE_DURATION, triton.mean(triton.recorded(PART_COMPUTE))),
-        _record(REQUEST_DURATION, triton.mean(triton.rate("nv_inference_request_duration_us"))),
+        _record(REQUEST_DURATION, triton.mean(triton.recorded(PART_REQUEST))),
         _record(WAITING_REQUESTS, f"sum {by(_POD)} ({waiting})"),
     ]
 
@@ -208,11 +217,11 @@ def sku_rules(settings: Settings) -> list[Rule]:
     """What a person asks first: rate, errors, latency and queue of a model on a SKU."""
     triton = _Triton(settings)
     here = f"{{{triton.namespace}}}"
-    duration = triton.called("nv_inference_request_duration_us")
+    duration = triton.called(triton.recorded(PART_REQUEST))
     pending = f"sum {by(_SKU)} (nv_inference_pending_request_count{{{triton.job}}})"
     return [
-        _record(SERVED, triton.called("nv_inference_request_success")),
-        _record(FAILED, triton.called("nv_inference_request_failure", _FAILURES)),
+        _record(SERVED, triton.called(triton.recorded(PART_FINISHED))),
+        _record(FAILED, triton.called(triton.increase("nv_inference_request_failure", _FAILURES))),
         _record(FAILED_RATIO, f"{FAILED}{here} / ({SERVED}{here} + {FAILED}{here} > 0) or {SERVED}{here} * 0"),
         _record(
             LATENCY,
@@ -341,15 +350,17 @@ def promise_rules(settings: Settings) -> list[Rule]:
 def rules(settings: Settings) -> Manifest:
     """All recording rules of the stack.
 
-    Rules of a group are evaluated in order, so what is reckoned from another series stands in that series' group:
-    across groups it would be one interval late.
+    Rules of a group are evaluated in order, so what autoscaling reads stands in one group with all that it is made of.
+    The others, which people and alerts read, are made of series of groups before them, and so may be an interval late:
+    in one group with the first they would delay it.
     """
     interval_s = settings.monitoring.evaluation_interval_s
     return rule_object(
         settings,
         RULES,
         {
-            "triton-load": (interval_s, [*pod_rules(settings), *sku_rules(settings)]),
+            "triton-load": (interval_s, pod_rules(settings)),
+            "triton-skus": (interval_s, sku_rules(settings)),
             "triton-bounds": (interval_s, bound_rules(settings)),
             "triton-gpus": (interval_s, gpu_rules(settings)),
             "triton-promises": (PROMISES_INTERVAL_S, promise_rules(settings)),

@@ -251,9 +251,11 @@ def run(promtool: str, folder: Path, settings: Settings, cases: Sequence[Case]) 
     files = []
     for number, (names, chosen) in enumerate(sets.items()):
         given = {series.split("{")[0] for case in chosen for series in case.series}
-        (folder / f"rules-{number}.yml").write_text(yaml.safe_dump({"groups": _rules(settings, names, given)}))
+        groups = _rules(settings, names, given)
+        (folder / f"rules-{number}.yml").write_text(yaml.safe_dump({"groups": groups}))
         tests = {
             "rule_files": [f"rules-{number}.yml"],
+            "group_eval_order": [group["name"] for group in groups],
             "evaluation_interval": f"{settings.monitoring.evaluation_interval_s}s",
             "fuzzy_compare": True,
             "tests": [case.block() for case in chosen],
