@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, Len
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
+from fleet.faults import Fault, Refused
 from fleet.load.plan import Plan
-from fleet.schema_base import Model, refuse, setting, whole
+from fleet.schema_base import FAULT_TYPE, Model, refuse, setting, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fleet.load.plan import Arrivals, Scenario
 
 USERS_MAX: Final = 2000
@@ -116,7 +120,7 @@ PROFILES: Final[dict[Name, Profile]] = {
 class Wish(Model):
     """What somebody wants of a profile: each is the profile's own where it is None."""
 
-    profile: Name = setting("there are these", "Profile of the load.")
+    profile: Name = setting("a load is one of those that are described", "Profile of the load.")
     arrivals: Literal["open", "closed"] | None = setting("there are two", "How requests come.", default=None)
     users: int | None = setting("each is a task of the program", "Users at the peak.", default=None, ge=1, le=USERS_MAX)
     rate_per_s: float | None = setting(
@@ -151,6 +155,58 @@ class Wish(Model):
     def thresholds(self) -> Thresholds:
         own = PROFILES[self.profile].thresholds
         return own if self.p95_ms is None else own.model_copy(update={"p95_ms": self.p95_ms})
+
+
+VARIABLES: Final = {
+    "profile": "PROFILE",
+    "arrivals": "ARRIVALS",
+    "users": "USERS",
+    "rate_per_s": "RATE",
+    "duration_s": "DURATION",
+    "p95_ms": "P95_MS",
+    "keep_alive": "KEEP_ALIVE",
+    "retries": "RETRIES",
+    "seed": "SEED",
+}
+"""How a person says each of them: a variable of make."""
+
+
+def read(raw: Mapping[str, str]) -> Wish:
+    """The wish of variables of make, empty ones left out. Raises `Refused` with every fault of it."""
+    given = {field: _number(raw[name]) for field, name in VARIABLES.items() if raw.get(name)}
+    if "keep_alive" in given:
+        given["keep_alive"] = given["keep_alive"] not in (0, "no")
+    try:
+        return Wish.model_validate(given)
+    except ValidationError as error:
+        raise Refused([_fault(detail, raw) for detail in error.errors()]) from None
+
+
+def _number(text: str) -> object:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _fault(detail: Any, raw: Mapping[str, str]) -> Fault:  # noqa: ANN401 - pydantic's own, a typed dictionary
+    if detail["type"] == FAULT_TYPE:
+        said: Mapping[str, str] = detail["ctx"]
+        got = ", ".join(f"{name}={raw[name]}" for name in VARIABLES.values() if raw.get(name))
+        return Fault("the load", got, said["limit"], said["why"], said["fix"])
+    field = str(detail["loc"][0])
+    if field == "profile":
+        limit = f"one of {', '.join(PROFILES)}"
+    else:
+        limit = detail["msg"][:1].lower() + detail["msg"][1:]
+    why = Wish.model_fields[field].json_schema_extra
+    return Fault(
+        VARIABLES[field],
+        raw.get(VARIABLES[field], "nothing"),
+        limit,
+        str(why["why"]) if isinstance(why, dict) and "why" in why else "it is bounded",
+        f"correct {VARIABLES[field]}",
+    )
 
 
 def plan(wish: Wish, host: str, model: str, scenario: Scenario, case: dict[str, Any]) -> Plan:
