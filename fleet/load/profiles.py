@@ -195,10 +195,8 @@ def _fault(detail: Any, raw: Mapping[str, str]) -> Fault:  # noqa: ANN401 - pyda
         got = ", ".join(f"{name}={raw[name]}" for name in VARIABLES.values() if raw.get(name))
         return Fault("the load", got, said["limit"], said["why"], said["fix"])
     field = str(detail["loc"][0])
-    if field == "profile":
-        limit = f"one of {', '.join(PROFILES)}"
-    else:
-        limit = detail["msg"][:1].lower() + detail["msg"][1:]
+    said_by_pydantic = detail["msg"][:1].lower() + detail["msg"][1:]
+    limit = f"one of {', '.join(PROFILES)}" if field == "profile" else said_by_pydantic
     why = Wish.model_fields[field].json_schema_extra
     return Fault(
         VARIABLES[field],
