@@ -1,4 +1,6 @@
-"""Makes a load: `python -m services.load.program < plan.json`. Locust runs the users; one JSON object a line tells.
+"""Makes a load: `python -m services.load.program < plan.json`, or with the file's path as an argument.
+
+Locust runs the users; one JSON object a line tells.
 
 The first line is `{"kind": "start", "monotonic_s"}`, then each second an `interval`, and an `end` at last. What was
 asked for at SIGINT or SIGTERM is still waited for. Its exit status says only whether it got to its end.
@@ -254,6 +256,9 @@ def _telling(load: Load) -> None:
 
 def main() -> int:
     setup_logging("WARNING", None)
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     source = Path(sys.argv[1]).read_text(encoding="utf-8") if len(sys.argv) > 1 else sys.stdin.read()
     try:
         plan = Plan.of(source)
