@@ -19,6 +19,7 @@ from fleet.load.plan import NotOursError, require_ours
 from local import commands, preflight_table
 from local.cluster.handle import Handle
 from local.errors import LocalError
+from local.load_inside import Inside
 from local.state import PROJECT
 from services.load import run
 from services.verification.cluster import ClusterError, KubernetesCluster
@@ -62,6 +63,8 @@ class Given:
     model: str = ""
     scenario: str = ""
     cluster: Path | None = None
+    pods: str = ""
+    """How many pods make the load inside the cluster; empty: this machine makes it."""
 
 
 def load(given: Given, state: State, progress: Progress, project: Path = PROJECT) -> None:
@@ -70,10 +73,10 @@ def load(given: Given, state: State, progress: Progress, project: Path = PROJECT
     settings = preflight_table.accepted(given.stack, project)
     model = _model(settings, given)
     scenario = _scenario(model, given.scenario)
+    pods = _pods(given)
     cluster = _cluster(given, state)
-    plan = profiles.plan(
-        wish, _address(cluster, settings, model, given), model.name, scenario, _case(model, scenario, project)
-    )
+    address = _address(cluster, settings, model, given)
+    plan = profiles.plan(wish, address, model.name, scenario, _case(model, scenario, project))
     load = report.Load(
         stack=given.stack,
         profile=wish.profile,
@@ -84,9 +87,12 @@ def load(given: Given, state: State, progress: Progress, project: Path = PROJECT
     watching = Watching(cluster, seen.watched(settings, model.name, list(load.bounds)), load)
     watching.must_serve(settings)
     progress(report.what(load))
-    with run.Running(plan, load.intervals.append, requests=False) as running:
-        _watch(running, watching, load, progress)
-        running.made()
+    try:
+        with _making(pods, cluster, settings, load) as running:
+            _watch(running, watching, load, progress)
+            running.made()
+    except run.LoadError as error:
+        raise LocalError("the load was not made", details=str(error), fix="see what it says") from error
     watching.last(settings.monitoring.scrape_interval_s)
     found = outcome.verdicts(load.figures(), wish.thresholds)
     _write(load, found, project)
@@ -101,6 +107,25 @@ def load(given: Given, state: State, progress: Progress, project: Path = PROJECT
             f"{len(broken)} of {len(found)} thresholds were not held: {'; '.join(one.text for one in broken)}",
             fix=f"see reports/{PAGE}: did replicas come, were they asked, what failed",
         )
+
+
+def _making(pods: int, cluster: KubernetesCluster, settings: Settings, load: Load) -> run.Running | Inside:
+    """The load, begun here or inside the cluster; what it tells is the load's."""
+    if pods:
+        inside = Inside(cluster, settings, load.plan, pods)
+        load.intervals = inside.intervals
+        return inside
+    return run.Running(load.plan, load.intervals.append, requests=False)
+
+
+def _pods(given: Given) -> int:
+    count = 0 if not given.pods else int(given.pods) if given.pods.isdigit() else -1
+    if not (given.pods == "" or 1 <= count <= profiles.PODS_MAX):
+        raise LocalError(
+            f"PODS={given.pods}: the load is shared by 1 to {profiles.PODS_MAX} pods",
+            fix="name a number of pods, or leave PODS out with IN_CLUSTER=1",
+        )
+    return count
 
 
 def _wish(given: Given) -> Wish:
@@ -171,7 +196,9 @@ def _cluster(given: Given, state: State) -> KubernetesCluster:
 
 
 def _address(cluster: KubernetesCluster, settings: Settings, model: ModelSettings, given: Given) -> str:
-    """The Service's address, which this machine must be able to reach and nobody else's server may have."""
+    """The Service's name inside the cluster, or its address: this machine must be able to reach it, and nobody else's
+    server may have it.
+    """
     namespace, service = settings.serving.namespace, names.service_name(model.name)
     try:
         found = cluster.get(f"/api/v1/namespaces/{namespace}/services/{service}")
@@ -179,6 +206,8 @@ def _address(cluster: KubernetesCluster, settings: Settings, model: ModelSetting
         raise LocalError(
             f"model {model.name} is not served there", details=str(error), fix="deploy the stack: make up"
         ) from error
+    if given.pods:
+        return names.service_host(service, namespace)
     address = str(found["spec"]["clusterIP"])
     try:
         require_ours(address)
@@ -244,7 +273,7 @@ class Watching:
         self.note(end_s)
 
 
-def _watch(running: run.Running, watching: Watching, load: Load, progress: Progress) -> None:
+def _watch(running: run.Running | Inside, watching: Watching, load: Load, progress: Progress) -> None:
     """Shows the load until it is over; an interrupt ends it, a second one at once."""
     began_s = running.started()
     screen = Screen(progress)

@@ -12,9 +12,10 @@ import itertools
 import json
 import os
 import signal
+import socket
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -42,8 +43,14 @@ IN_FLIGHT_MOST: Final = 5000
 """Requests of an open load at a time; those due beyond fail, and are told as not sent."""
 MARGIN_S: Final = 5.0
 """Beyond a request's own time-out, after which it is given up."""
+REACH_S: Final = 30.0
+"""A Service that nobody can connect to for so long has no replica, or is not let out to."""
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 """Of an indexed Job's pod: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
+
+
+class UnreachedError(Exception):
+    """Nobody listens where the load is to go."""
 
 
 class Load:
@@ -229,6 +236,8 @@ def make(plan: Plan) -> str:
             gevent.signal_handler(number, load.stopping.set)
         runner = environment.create_local_runner()
         load.users = (lambda: int(runner.user_count)) if closed else (lambda: 0)
+        _reach(plan)
+        load.began = time.monotonic()
         say({"kind": "start", "monotonic_s": load.began})
         telling = gevent.spawn(_telling, load)
         if closed:
@@ -244,6 +253,20 @@ def make(plan: Plan) -> str:
         load.tell()
         say({"kind": "end", "time_s": load.now()})
         return load.broken
+
+
+def _reach(plan: Plan) -> None:
+    """Waits until the Service takes a connection: the policies of a pod that is new take a moment to let it out."""
+    until = time.monotonic() + REACH_S
+    while True:
+        try:
+            socket.create_connection((plan.host, plan.port), timeout=REACH_S).close()
+        except OSError as error:
+            if time.monotonic() > until:
+                raise UnreachedError(f"{plan.host}:{plan.port} takes no connection: {error}") from error
+            gevent.sleep(0.5)
+        else:
+            return
 
 
 def _telling(load: Load) -> None:
@@ -266,7 +289,11 @@ def main() -> int:
         print(f"error: this is no plan of a load: {error}", file=sys.stderr)
         return 2
     index = os.environ.get(INDEX_VARIABLE)
-    broken = make(plan if index is None else Plan(**{**asdict(plan), "part": int(index)}))
+    try:
+        broken = make(plan if index is None else replace(plan, part=int(index)))
+    except UnreachedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 4
     if broken:
         print(f"error: a user of the load died of {broken}", file=sys.stderr)
     return 3 if broken else 0
