@@ -53,7 +53,7 @@ class Inside:
             raise LocalError(
                 "the load could not be begun inside the cluster",
                 details=str(error),
-                fix="see what the API server says: the kubeconfig's user must make Jobs, ConfigMaps and NetworkPolicies",
+                fix="read what it says: the kubeconfig's user must make Jobs, ConfigMaps and NetworkPolicies",
             ) from error
 
     def __enter__(self) -> Self:

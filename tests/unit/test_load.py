@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fleet.faults import Refused
-from fleet.load import latency, outcome, profiles, report, seen
-from fleet.load.plan import Interval, NotOursError, Plan
+from fleet.load import job, latency, outcome, profiles, report, seen
+from fleet.load.plan import Interval, NotOursError, Plan, together
 from fleet.load.profiles import PROFILES, Thresholds, Wish
 from fleet.load.seen import Answers, Sight
 from local import load as command
@@ -393,3 +395,67 @@ def test_a_model_is_asked_as_its_known_answers_say() -> None:
     case = command._case(model, "infer", PROJECT)
     assert case["inputs"][0]["name"] == "TEXT"
     assert (case["output"], case["values"]) == ("EMBEDDING", 384)
+
+
+# A load from inside the cluster
+
+
+def test_the_job_of_a_load(project: Path) -> None:
+    """It shares the load, and is let out to Triton alone."""
+    loaded = accepted("local")
+    plan = profiles.plan(Wish(profile="smoke"), "minilm.triton-local.svc", "minilm", "infer", {"inputs": []})
+    files, policy, made = job.manifests(loaded, plan, "ab12cd", 3, dict.fromkeys(job.FILES, "text"))
+    assert {one["metadata"]["name"] for one in (files, policy, made)} == {"load-ab12cd"}
+    assert {one["metadata"]["namespace"] for one in (files, policy, made)} == {"triton-local"}
+    assert replace(Plan.of(files["data"]["plan.json"]), parts=1) == plan
+    assert Plan.of(files["data"]["plan.json"]).parts == made["spec"]["completions"] == made["spec"]["parallelism"] == 3
+    labels = made["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert labels["app.kubernetes.io/component"] == "load"
+    (rule,) = policy["spec"]["egress"]
+    assert rule["to"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/component": "triton"}}}]
+    paths = {item["path"] for item in made["spec"]["template"]["spec"]["volumes"][0]["configMap"]["items"]}
+    assert paths == {"plan.json", *job.FILES}
+    assert all((project / path).is_file() for path in job.FILES)
+
+
+def test_no_stack_makes_a_load() -> None:
+    for stack in ("dev", "local", "prod"):
+        kinds = [
+            path.name for path in (PROJECT / "tests" / "golden" / stack).rglob("*") if path.name.startswith("job-")
+        ]
+        assert [name for name in kinds if "load" in name] == []
+
+
+def test_the_programs_files_need_no_others_of_ours() -> None:
+    """They are all that the pod has."""
+    for path in job.FILES:
+        for name in re.findall(
+            r"^(?:from|import) ((?:fleet|services)[\w.]*)(?: import (.*))?$", (PROJECT / path).read_text(), re.MULTILINE
+        ):
+            module = name[0].replace(".", "/")
+            found = {
+                f"{module}.py",
+                f"{module}/__init__.py",
+                *(f"{module}/{one.strip()}.py" for one in name[1].split(",")),
+            }
+            assert found & set(job.FILES), (path, name)
+
+
+def test_pods_of_a_load_are_told_as_one() -> None:
+    first = [interval(1.0, offered=2, users=1, latency={3: 1}), interval(2.0, offered=1, users=1, errors={"a": 1})]
+    second = [
+        interval(1.1, offered=3, users=2, latency={3: 1, 4: 1}),
+        interval(2.05, served=1, errors={"a": 2, "b": 1}),
+    ]
+    assert together([first, second]) == [
+        interval(1.1, offered=5, users=3, latency={3: 2, 4: 1}),
+        interval(2.05, offered=1, served=1, users=1, errors={"a": 3, "b": 1}),
+    ]
+    assert together([first]) == first
+
+
+@pytest.mark.parametrize("pods", ["0", "51", "many", "-1", "1.5"])
+def test_how_many_pods(pods: str) -> None:
+    with pytest.raises(LocalError, match=f"PODS={pods}: the load is shared by 1 to 50 pods"):
+        command._pods(command.Given("local", {}, pods=pods))
