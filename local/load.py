@@ -75,8 +75,8 @@ def load(given: Given, state: State, progress: Progress, project: Path = PROJECT
     scenario = _scenario(model, given.scenario)
     pods = _pods(given)
     cluster = _cluster(given, state)
-    address = _address(cluster, settings, model, given)
-    plan = profiles.plan(wish, address, model.name, scenario, _case(model, scenario, project))
+    address = service_address(cluster, settings, model, given)
+    plan = profiles.plan(wish, address, model.name, scenario, known_case(model, scenario, project))
     load = report.Load(
         stack=given.stack,
         profile=wish.profile,
@@ -162,7 +162,7 @@ def _scenario(model: ModelSettings, asked: str) -> Scenario:
     return found
 
 
-def _case(model: ModelSettings, scenario: Scenario, project: Path) -> dict[str, Any]:
+def known_case(model: ModelSettings, scenario: Scenario, project: Path = PROJECT) -> dict[str, Any]:
     """A known request of the model's: what an input looks like, and how much an answer holds."""
     if scenario != "infer":
         return {}
@@ -195,7 +195,7 @@ def _cluster(given: Given, state: State) -> KubernetesCluster:
     return KubernetesCluster(kubeconfig.read_text())
 
 
-def _address(cluster: KubernetesCluster, settings: Settings, model: ModelSettings, given: Given) -> str:
+def service_address(cluster: KubernetesCluster, settings: Settings, model: ModelSettings, given: Given) -> str:
     """The Service's name inside the cluster, or its address: this machine must be able to reach it, and nobody else's
     server may have it.
     """

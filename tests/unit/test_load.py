@@ -384,15 +384,15 @@ def test_only_a_service_of_ours_is_asked_from_this_machine(address: str, fine: b
     loaded: settings.Settings = accepted("local")
     given = command.Given("local", {})
     if fine:
-        assert command._address(Cluster(address), loaded, loaded.models[0], given) == address  # type: ignore[arg-type]
+        assert command.service_address(Cluster(address), loaded, loaded.models[0], given) == address  # type: ignore[arg-type]
         return
     with pytest.raises(LocalError, match=r"got 10\.96\.0\.17.*\n.*IN_CLUSTER=1"):
-        command._address(Cluster(address), loaded, loaded.models[0], given)  # type: ignore[arg-type]
+        command.service_address(Cluster(address), loaded, loaded.models[0], given)  # type: ignore[arg-type]
 
 
 def test_a_model_is_asked_as_its_known_answers_say() -> None:
     model = accepted("local").models[0]
-    case = command._case(model, "infer", PROJECT)
+    case = command.known_case(model, "infer", PROJECT)
     assert case["inputs"][0]["name"] == "TEXT"
     assert (case["output"], case["values"]) == ("EMBEDDING", 384)
 
@@ -420,11 +420,9 @@ def test_the_job_of_a_load(project: Path) -> None:
 
 
 def test_no_stack_makes_a_load() -> None:
-    for stack in ("dev", "local", "prod"):
-        kinds = [
-            path.name for path in (PROJECT / "tests" / "golden" / stack).rglob("*") if path.name.startswith("job-")
-        ]
-        assert [name for name in kinds if "load" in name] == []
+    texts = {path: path.read_text() for path in (PROJECT / "tests" / "golden").rglob("*.yaml")}
+    assert any("app.kubernetes.io/component: verification" in text for text in texts.values())
+    assert [path for path, text in texts.items() if "app.kubernetes.io/component: load" in text] == []
 
 
 def test_the_programs_files_need_no_others_of_ours() -> None:
