@@ -22,6 +22,8 @@ RATE_MAX_PER_S: Final = 1000
 """What one program can make on one core, about; several share a load (`PODS=`)."""
 DURATION_MAX_S: Final = 24 * 3600
 PODS_MAX: Final = 50
+TIMEOUT_S: Final = 60.0
+"""An answer later than that is a failure; what waits in a queue that is to make replicas come is slow, not lost."""
 
 Name = Literal["smoke", "ramp", "step", "soak", "spike"]
 Share = Annotated[float, Ge(0), Le(1)]
@@ -88,7 +90,7 @@ PROFILES: Final[dict[Name, Profile]] = {
         about="quiet, then more than the fewest replicas can take, then quiet again: out and back in",
         duration_s=480,
         shape=((0, 0.02), (30, 0.02), (30, 1), (210, 1), (210, 0.02), (480, 0.02)),
-        users=260,
+        users=240,
         rate_per_s=40,
         think_s=0,
         arrivals="closed",
@@ -223,6 +225,7 @@ def plan(wish: Wish, host: str, model: str, scenario: Scenario, case: dict[str, 
         points=tuple((time * stretch, part * peak) for time, part in profile.shape),
         duration_s=duration_s,
         think_s=profile.think_s,
+        timeout_s=TIMEOUT_S,
         keep_alive=wish.keep_alive,
         retries=wish.retries,
         seed=wish.seed,
