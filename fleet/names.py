@@ -78,6 +78,7 @@ class Component(StrEnum):
     TRITON = "triton"
     MODEL_STORE = "model-store"
     VERIFICATION = "verification"
+    LOAD = "load"
 
 
 def is_dns_label(text: str) -> bool:

@@ -71,14 +71,19 @@ def triton(serving: Serving, monitoring: str) -> Manifest:
     )
 
 
-def verification(serving: Serving) -> Manifest:
-    """Verification may call Triton, by the Services and by each pod's address."""
+def to_triton(serving: Serving, name: str, selected: dict[str, str]) -> Manifest:
+    """Some pods may call Triton, by the Services and by each pod's address."""
     return _policy(
         serving,
-        "verification",
-        {names.LABEL_COMPONENT: names.Component.VERIFICATION.value},
+        name,
+        selected,
         egress=[{"to": [{"podSelector": {"matchLabels": names.fleet_selector()}}], "ports": _tcp(*SERVING_PORTS)}],
     )
+
+
+def verification(serving: Serving) -> Manifest:
+    """Verification may call Triton; a load's policy comes and goes with the load."""
+    return to_triton(serving, "verification", {names.LABEL_COMPONENT: names.Component.VERIFICATION.value})
 
 
 def policies(settings: Settings) -> list[Manifest]:

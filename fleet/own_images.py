@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 MODEL_STORE: Final = "model-store"
 VERIFICATION: Final = "verification"
-SETTINGS: Final = {MODEL_STORE: "model_store", VERIFICATION: "verification"}
+LOAD: Final = "load"
+SETTINGS: Final = {MODEL_STORE: "model_store", VERIFICATION: "verification", LOAD: "load"}
 """By program, the setting below `images` that names its image. Each has services/<setting>/Containerfile."""
 
 DIGEST_MARK: Final = "@sha256:"

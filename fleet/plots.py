@@ -74,11 +74,11 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
 
 
-def svg(plot: Plot, times: Sequence[float]) -> str:
-    """The plot as a drawing; `times` are the moments of its values in seconds, rising from 0."""
+def svg(plot: Plot, times: Sequence[float], end_s: float | None = None) -> str:
+    """The plot as a drawing; `times` are the moments of its values in seconds, rising from 0 to `end_s` or before."""
     known = [value for curve in plot.curves for value in curve.values if value is not None]
     highest = max(known, default=0.0) or 1.0
-    end = times[-1] or 1.0
+    end = end_s or times[-1] or 1.0
     wide, high = WIDTH - LEFT - 10, HEIGHT - TOP - BELOW
     lines, legend = [], []
     for index, curve in enumerate(plot.curves):

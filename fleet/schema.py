@@ -688,6 +688,12 @@ class Images(Model):
         derived="`images.tools`",
         default=None,
     )
+    load: ImageRef | None = setting(
+        "a load is made with Locust, which NVIDIA's image of tools has not",
+        "Image of ours that makes loads inside the cluster, as `make images PUSH=<registry>` prints it.",
+        derived="`images.tools`, which must then have Locust",
+        default=None,
+    )
     ecr: bool = setting(
         "a cluster's account may hold the images that it runs",
         "Whether the stack makes ECR repositories for images of ours in the cluster's account.",

@@ -98,7 +98,7 @@ class Plan(_Frozen):
 
     def dump(self) -> str:
         """As JSON, without what says nothing: a setting that is not verified must not make verification run again."""
-        images = {"model_store", "ecr", *({"verification"} if self.images.verification is None else ())}
+        images = {"model_store", "load", "ecr", *({"verification"} if self.images.verification is None else ())}
         empty = {key for key in ("addons", "gpus", "monitoring", "unproved") if not getattr(self, key)}
         usual = {"claim"} if self.claim == names.STORE_NAME else set()
         return self.model_dump_json(exclude={"images": images, **dict.fromkeys(empty | usual, True)})

@@ -280,7 +280,7 @@ def offer_verdict(plan: GpuPlan, nodes: Sequence[Node]) -> Verdict:
 
 def questions(plan: MonitoringPlan) -> list[Question]:
     """What is asked of monitoring, in the order in which a fault shows its cause first."""
-    prometheus = partial(_service, plan.namespace, plan.prometheus)
+    prometheus = partial(service_path, plan.namespace, plan.prometheus)
     pool = f"podMonitor/{plan.serving}/{names.POD_MONITOR}/0"
     found = [
         Question(
@@ -317,7 +317,7 @@ def questions(plan: MonitoringPlan) -> list[Question]:
         path = f"/apis/autoscaling/v2/namespaces/{plan.serving}/horizontalpodautoscalers"
         found.append(Question("monitoring/autoscalers", (path,), partial(_scaling, plan.autoscalers)))
     if plan.alertmanager is not None:
-        status = _service(plan.namespace, plan.alertmanager, "/api/v2/status")
+        status = service_path(plan.namespace, plan.alertmanager, "/api/v2/status")
         found.append(Question("monitoring/alertmanager", (status,), partial(_routed, plan.alerting)))
     if plan.node_metrics:
         found.append(Question("monitoring/node-metrics", ("/apis/metrics.k8s.io/v1beta1/nodes",), _counted))
@@ -332,7 +332,7 @@ def judged(question: Question, answers: Sequence[Any], pods: Sequence[Pod]) -> V
         return Verdict(ok=False, reason=f"the answer has another form than expected: {error!r}")
 
 
-def _service(namespace: str, service: str, path: str, **query: str) -> str:
+def service_path(namespace: str, service: str, path: str, **query: str) -> str:
     """The path on the API server by which a Service answers."""
     asked = f"?{urlencode(query)}" if query else ""
     return f"/api/v1/namespaces/{namespace}/services/{service}/proxy{path}{asked}"

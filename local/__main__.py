@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import bench, commands, packages, push, rehearse, simulate, stack, turns
+from fleet.load import profiles
+from local import bench, commands, load, packages, push, rehearse, simulate, stack, turns
 from local.cluster import topology
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
@@ -36,7 +37,13 @@ def _parser() -> argparse.ArgumentParser:
     rehearsal = command.add_parser("rehearse", help="the whole program on this machine, AWS played")
     simulation = command.add_parser("simulate", help="what the autoscalers of a stack will do with a load")
     simulation.add_argument("--trace", default="", help="file of the load, or the name of one in local/traces")
-    for parsed in (preview, render, preflight, rehearsal, verify, simulation):
+    loading = command.add_parser("load", help="a load on the fleet, with a live view and a report")
+    loading.add_argument("--model", default="", help="model to ask; without it the only one")
+    loading.add_argument("--scenario", default="", help="how a model that writes text is asked")
+    loading.add_argument("--cluster", type=Path, help="kubeconfig file of another cluster")
+    loading.add_argument("--pods", default="", help="make it inside the cluster, by so many pods")
+    loading.add_argument("variables", nargs="*", metavar="NAME=VALUE", help=", ".join(profiles.VARIABLES.values()))
+    for parsed in (preview, render, preflight, rehearsal, verify, simulation, loading):
         parsed.add_argument("--stack", required=True)
     command.add_parser("golden", help="write the plans in tests/golden again")
     images = command.add_parser("images", help="build the images")
@@ -86,6 +93,18 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     "preflight": lambda given, _: commands.preflight(given.stack, _progress),
     "rehearse": lambda given, state: rehearse.rehearse(given.stack, state, _progress),
     "simulate": lambda given, _: simulate.simulate(given.stack, given.trace, _progress),
+    "load": lambda given, state: load.load(
+        load.Given(
+            stack=given.stack,
+            variables=dict(text.partition("=")[::2] for text in given.variables),
+            model=given.model,
+            scenario=given.scenario,
+            cluster=_file(given.cluster),
+            pods=given.pods,
+        ),
+        state,
+        _progress,
+    ),
     "golden": lambda _, state: commands.golden(state, _progress),
     "images": lambda given, _: (
         push.images(given.push, given.base, _progress)

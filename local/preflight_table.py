@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet import known_answers, model_repository, names, preflight, preflight_observe, settings
 from fleet.faults import Refused
+from fleet.faults import table as fault_table
 from local import stack
+from local.errors import LocalError
 from local.state import PROJECT
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleet.faults import Fault
+    from fleet.settings import Settings
 
 REFUSED: Final = "refused"
 WARNING: Final = "warning"
@@ -30,6 +33,21 @@ def rows(name: str, project: Path = PROJECT) -> list[dict[str, str]]:
     encrypted = {path.removeprefix(f"{names.CONFIG_NAMESPACE}:") for path in stack.secure_paths(config)}
     refusals, warnings = _judged(name, stack.without_secure(config), encrypted, project)
     return [_row(REFUSED, fault) for fault in refusals] + [_row(WARNING, fault) for fault in warnings]
+
+
+def accepted(name: str, project: Path = PROJECT) -> Settings:
+    """A stack's settings, its encrypted values replaced; LocalError where preflight refuses them."""
+    config = stack.without_secure(stack.read_settings(stack.tracked_settings(name, project)).get("config") or {})
+    try:
+        loaded = settings.load(settings.from_config(config), project)
+        faults = preflight.check(loaded, project).refusals
+    except Refused as refused:
+        faults = tuple(refused.faults)
+    if faults:
+        raise LocalError(
+            f"stack {name} is refused", fix=f"see `make preflight STACK={name}`", details=fault_table(faults)
+        )
+    return loaded
 
 
 def _judged(

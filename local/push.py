@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet import own_images
+from fleet.load import job
 from local import packages, toolchain
 from local.errors import LocalError
 from local.images import archive, build
@@ -68,6 +69,7 @@ PROGRAMS = (
         own_images.VERIFICATION,
         ("services/verification/program.py", "local/images/base.txt", "local/images/tools.txt"),
     ),
+    Program(own_images.LOAD, ("requirements/load.txt", *job.FILES)),
 )
 
 

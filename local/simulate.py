@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from fleet import preflight, settings
 from fleet.faults import Refused, table
 from fleet.simulate import planning, report
 from fleet.simulate.errors import SimulationError
 from fleet.simulate.verdicts import verdicts
 from fleet.simulate.world import World
-from local import stack
+from local import preflight_table
 from local.errors import LocalError
 from local.state import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from fleet.settings import Settings
 
 TRACES: Final = PROJECT / "local" / "traces"
 JSON: Final = "simulation.json"
@@ -31,7 +28,7 @@ PAGE: Final = "simulation.html"
 def simulate(name: str, given: str, progress: Callable[[str], None], project: Path = PROJECT) -> None:
     """Replays a trace on a stack's manifests; LocalError where it cannot, or where an expectation does not hold."""
     path = _trace(given)
-    loaded = _settings(name, project)
+    loaded = preflight_table.accepted(name, project)
     try:
         trace = planning.read(_content(path))
         run = World(planning.plan(loaded, trace)).run()
@@ -73,16 +70,3 @@ def _content(path: Path) -> object:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise LocalError(f"{path} cannot be read as YAML: {error}", fix="correct the line that it names") from error
-
-
-def _settings(name: str, project: Path) -> Settings:
-    """A stack's settings, as preflight lets them pass."""
-    config = stack.without_secure(stack.read_settings(stack.tracked_settings(name, project)).get("config") or {})
-    try:
-        loaded = settings.load(settings.from_config(config), project)
-        faults = preflight.check(loaded, project).refusals
-    except Refused as refused:
-        faults = tuple(refused.faults)
-    if faults:
-        raise LocalError(f"stack {name} is refused", fix=f"see `make preflight STACK={name}`", details=table(faults))
-    return loaded

@@ -13,6 +13,7 @@ FOLDER: Final = "/path/to/folder"
 README_COMMANDS: Final = (
     "make up",
     "make verify",
+    "make load PROFILE=smoke",
     "make down",
     f"make images EXPORT={FOLDER}",
     f"make prepare CLUSTER={KUBECONFIG} SIMULATE_GPUS=1",

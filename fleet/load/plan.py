@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Scenario = Literal["infer", "generate", "generate_stream"]
 Arrivals = Literal["open", "closed"]
@@ -15,6 +19,10 @@ CLUSTER_NAMES: Final = ".svc"
 """What a Service's name ends with inside a cluster."""
 OWN_NETWORKS: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("198.18.0.0/15"))
 """Loopback, and the range that RFC 2544 reserves for benchmarks: embedded clusters live there, nobody else does."""
+
+
+SAME_S: Final = 0.2
+"""A program that tells a little late tells of the second that has just passed."""
 
 
 class NotOursError(Exception):
@@ -108,6 +116,23 @@ class Interval:
         for name in ("latency", "first_token"):
             known[name] = {int(key): count for key, count in raw[name].items()}
         return cls(**known)
+
+
+def together(programs: Sequence[Sequence[Interval]]) -> list[Interval]:
+    """What several programs told, second by second, as if one had."""
+    seconds: dict[int, Interval] = {}
+    for intervals in programs:
+        for one in intervals:
+            second = math.ceil(one.time_s - SAME_S)
+            total = seconds.setdefault(second, Interval(one.time_s))
+            total.time_s = max(total.time_s, one.time_s)
+            for name in ("offered", "served", "failed", "retried", "tokens", "in_flight", "users"):
+                setattr(total, name, getattr(total, name) + getattr(one, name))
+            for name in ("latency", "first_token", "errors"):
+                counts = getattr(total, name)
+                for key, count in getattr(one, name).items():
+                    counts[key] = counts.get(key, 0) + count
+    return [seconds[second] for second in sorted(seconds)]
 
 
 def require_ours(host: str) -> None:

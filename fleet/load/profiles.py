@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, Len
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
+from fleet.faults import Fault, Refused
 from fleet.load.plan import Plan
-from fleet.schema_base import Model, refuse, setting, whole
+from fleet.schema_base import FAULT_TYPE, Model, refuse, setting, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fleet.load.plan import Arrivals, Scenario
 
 USERS_MAX: Final = 2000
@@ -18,6 +22,8 @@ RATE_MAX_PER_S: Final = 1000
 """What one program can make on one core, about; several share a load (`PODS=`)."""
 DURATION_MAX_S: Final = 24 * 3600
 PODS_MAX: Final = 50
+TIMEOUT_S: Final = 60.0
+"""An answer later than that is a failure; what waits in a queue that is to make replicas come is slow, not lost."""
 
 Name = Literal["smoke", "ramp", "step", "soak", "spike"]
 Share = Annotated[float, Ge(0), Le(1)]
@@ -84,7 +90,7 @@ PROFILES: Final[dict[Name, Profile]] = {
         about="quiet, then more than the fewest replicas can take, then quiet again: out and back in",
         duration_s=480,
         shape=((0, 0.02), (30, 0.02), (30, 1), (210, 1), (210, 0.02), (480, 0.02)),
-        users=260,
+        users=240,
         rate_per_s=40,
         think_s=0,
         arrivals="closed",
@@ -116,7 +122,7 @@ PROFILES: Final[dict[Name, Profile]] = {
 class Wish(Model):
     """What somebody wants of a profile: each is the profile's own where it is None."""
 
-    profile: Name = setting("there are these", "Profile of the load.")
+    profile: Name = setting("a load is one of those that are described", "Profile of the load.")
     arrivals: Literal["open", "closed"] | None = setting("there are two", "How requests come.", default=None)
     users: int | None = setting("each is a task of the program", "Users at the peak.", default=None, ge=1, le=USERS_MAX)
     rate_per_s: float | None = setting(
@@ -153,6 +159,56 @@ class Wish(Model):
         return own if self.p95_ms is None else own.model_copy(update={"p95_ms": self.p95_ms})
 
 
+VARIABLES: Final = {
+    "profile": "PROFILE",
+    "arrivals": "ARRIVALS",
+    "users": "USERS",
+    "rate_per_s": "RATE",
+    "duration_s": "DURATION",
+    "p95_ms": "P95_MS",
+    "keep_alive": "KEEP_ALIVE",
+    "retries": "RETRIES",
+    "seed": "SEED",
+}
+"""How a person says each of them: a variable of make."""
+
+
+def read(raw: Mapping[str, str]) -> Wish:
+    """The wish of variables of make, empty ones left out. Raises `Refused` with every fault of it."""
+    given = {field: _number(raw[name]) for field, name in VARIABLES.items() if raw.get(name)}
+    if "keep_alive" in given:
+        given["keep_alive"] = given["keep_alive"] not in (0, "no")
+    try:
+        return Wish.model_validate(given)
+    except ValidationError as error:
+        raise Refused([_fault(detail, raw) for detail in error.errors()]) from None
+
+
+def _number(text: str) -> object:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _fault(detail: Any, raw: Mapping[str, str]) -> Fault:  # noqa: ANN401 - pydantic's own, a typed dictionary
+    if detail["type"] == FAULT_TYPE:
+        said: Mapping[str, str] = detail["ctx"]
+        got = ", ".join(f"{name}={raw[name]}" for name in VARIABLES.values() if raw.get(name))
+        return Fault("the load", got, said["limit"], said["why"], said["fix"])
+    field = str(detail["loc"][0])
+    said_by_pydantic = detail["msg"][:1].lower() + detail["msg"][1:]
+    limit = f"one of {', '.join(PROFILES)}" if field == "profile" else said_by_pydantic
+    why = Wish.model_fields[field].json_schema_extra
+    return Fault(
+        VARIABLES[field],
+        raw.get(VARIABLES[field], "nothing"),
+        limit,
+        str(why["why"]) if isinstance(why, dict) and "why" in why else "it is bounded",
+        f"correct {VARIABLES[field]}",
+    )
+
+
 def plan(wish: Wish, host: str, model: str, scenario: Scenario, case: dict[str, Any]) -> Plan:
     """The load that a wish means for a model behind a host."""
     profile = PROFILES[wish.profile]
@@ -169,6 +225,7 @@ def plan(wish: Wish, host: str, model: str, scenario: Scenario, case: dict[str, 
         points=tuple((time * stretch, part * peak) for time, part in profile.shape),
         duration_s=duration_s,
         think_s=profile.think_s,
+        timeout_s=TIMEOUT_S,
         keep_alive=wish.keep_alive,
         retries=wish.retries,
         seed=wish.seed,

@@ -1,4 +1,6 @@
-"""Makes a load: `python -m services.load.program < plan.json`. Locust runs the users; one JSON object a line tells.
+"""Makes a load: `python -m services.load.program < plan.json`, or with the file's path as an argument.
+
+Locust runs the users; one JSON object a line tells.
 
 The first line is `{"kind": "start", "monotonic_s"}`, then each second an `interval`, and an `end` at last. What was
 asked for at SIGINT or SIGTERM is still waited for. Its exit status says only whether it got to its end.
@@ -10,9 +12,10 @@ import itertools
 import json
 import os
 import signal
+import socket
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -40,8 +43,14 @@ IN_FLIGHT_MOST: Final = 5000
 """Requests of an open load at a time; those due beyond fail, and are told as not sent."""
 MARGIN_S: Final = 5.0
 """Beyond a request's own time-out, after which it is given up."""
+REACH_S: Final = 30.0
+"""A Service that nobody can connect to for so long has no replica, or is not let out to."""
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 """Of an indexed Job's pod: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
+
+
+class UnreachedError(Exception):
+    """Nobody listens where the load is to go."""
 
 
 class Load:
@@ -227,6 +236,8 @@ def make(plan: Plan) -> str:
             gevent.signal_handler(number, load.stopping.set)
         runner = environment.create_local_runner()
         load.users = (lambda: int(runner.user_count)) if closed else (lambda: 0)
+        _reach(plan)
+        load.began = time.monotonic()
         say({"kind": "start", "monotonic_s": load.began})
         telling = gevent.spawn(_telling, load)
         if closed:
@@ -244,6 +255,20 @@ def make(plan: Plan) -> str:
         return load.broken
 
 
+def _reach(plan: Plan) -> None:
+    """Waits until the Service takes a connection: the policies of a pod that is new take a moment to let it out."""
+    until = time.monotonic() + REACH_S
+    while True:
+        try:
+            socket.create_connection((plan.host, plan.port), timeout=REACH_S).close()
+        except OSError as error:
+            if time.monotonic() > until:
+                raise UnreachedError(f"{plan.host}:{plan.port} takes no connection: {error}") from error
+            gevent.sleep(0.5)
+        else:
+            return
+
+
 def _telling(load: Load) -> None:
     due_s = INTERVAL_S
     while True:
@@ -254,6 +279,9 @@ def _telling(load: Load) -> None:
 
 def main() -> int:
     setup_logging("WARNING", None)
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     source = Path(sys.argv[1]).read_text(encoding="utf-8") if len(sys.argv) > 1 else sys.stdin.read()
     try:
         plan = Plan.of(source)
@@ -261,7 +289,11 @@ def main() -> int:
         print(f"error: this is no plan of a load: {error}", file=sys.stderr)
         return 2
     index = os.environ.get(INDEX_VARIABLE)
-    broken = make(plan if index is None else Plan(**{**asdict(plan), "part": int(index)}))
+    try:
+        broken = make(plan if index is None else replace(plan, part=int(index)))
+    except UnreachedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 4
     if broken:
         print(f"error: a user of the load died of {broken}", file=sys.stderr)
     return 3 if broken else 0

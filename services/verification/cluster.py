@@ -155,20 +155,40 @@ class KubernetesCluster:
                 name=name,
             )
 
-    def create_job(self, manifest: Manifest) -> None:
+    def create_job(self, manifest: Manifest) -> str:
+        """Makes a Job; returns its UID."""
         metadata = manifest["metadata"]
         with _asking(f"creating Job {metadata['name']}"):
-            self._batch.create_namespaced_job(metadata["namespace"], manifest, _request_timeout=CALL_TIMEOUT_S)
+            made = self._batch.create_namespaced_job(metadata["namespace"], manifest, _request_timeout=CALL_TIMEOUT_S)
+        return str(made.metadata.uid)
 
-    def job_pod(self, namespace: str, job: str) -> JobPod:
-        """How far a Job's pod has come; without a pod, what the Job's own events say."""
-        with _asking(f"reading the pod of Job {job}"):
+    def create_beside(self, manifest: Manifest, job: str, uid: str) -> None:
+        """Makes a ConfigMap or a NetworkPolicy that goes when a Job goes."""
+        metadata = manifest["metadata"]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid}
+        owned = {**manifest, "metadata": {**metadata, "ownerReferences": [owner]}}
+        create = {
+            "ConfigMap": self._core.create_namespaced_config_map,
+            "NetworkPolicy": client.NetworkingV1Api(self._api).create_namespaced_network_policy,
+        }[manifest["kind"]]
+        with _asking(f"creating {manifest['kind']} {metadata['name']}"):
+            create(metadata["namespace"], owned, _request_timeout=CALL_TIMEOUT_S)
+
+    def job_pods(self, namespace: str, job: str) -> list[JobPod]:
+        """How far each pod of a Job has come; without a pod, what the Job's own events say."""
+        with _asking(f"reading the pods of Job {job}"):
             found = self._core.list_namespaced_pod(
                 namespace, label_selector=f"batch.kubernetes.io/job-name={job}", _request_timeout=CALL_TIMEOUT_S
             ).items
         if not found:
-            return JobPod(None, "Pending", self.last_event(namespace, job) or "it has no pod yet")
-        pod = found[0]
+            return [JobPod(None, "Pending", self.last_event(namespace, job) or "it has no pod yet")]
+        return [self._job_pod(namespace, pod) for pod in found]
+
+    def job_pod(self, namespace: str, job: str) -> JobPod:
+        """The same of a Job that has one pod."""
+        return self.job_pods(namespace, job)[0]
+
+    def _job_pod(self, namespace: str, pod: Any) -> JobPod:
         waiting = _waiting(pod)
         if pod.status.phase == "Pending":
             waiting = self.last_event(namespace, pod.metadata.name) or waiting

@@ -108,7 +108,7 @@ def test_the_digest_that_is_printed_is_the_one_that_the_registry_hands_out(
     registry: Registry, first: tuple[list[push.Pushed], list[str]]
 ) -> None:
     pushed, said = first
-    assert [each.setting for each in pushed] == ["model_store", "verification"]
+    assert [each.setting for each in pushed] == ["model_store", "verification", "load"]
     for each in pushed:
         name, _, digest = each.image.partition("@")
         repository = name.removeprefix(f"{registry.place}/")
@@ -131,6 +131,7 @@ def test_the_images_run_their_program_as_the_pods_user(
     assert started == {
         "model_store": ("1000:1000", ["python3", "/opt/triton-fleet/fill.py"]),
         "verification": ("1000:1000", ["python3", "-u", "/opt/triton-fleet/program.py"]),
+        "load": ("1000:1000", ["python3", "-u", "-m", "services.load.program"]),
     }
 
 
@@ -146,7 +147,7 @@ def test_a_second_push_finds_the_images_and_builds_none(
     pushed = push.images(f"{registry.place}/team", None, said.append)
     assert pushed == first[0]
     assert said == [f"image {each.tag}: the registry has it" for each in pushed]
-    assert capsys.readouterr().out.splitlines()[-2:] == [f"  {each.setting}: {each.image}" for each in pushed]
+    assert capsys.readouterr().out.splitlines()[-3:] == [f"  {each.setting}: {each.image}" for each in pushed]
     report = json.loads((tmp_path / "reports" / "images.json").read_text())
     assert report == [{"setting": each.setting, "tag": each.tag, "image": each.image} for each in pushed]
     assert not (toolchain.cache_folder() / "buildah").exists()

@@ -35,11 +35,11 @@ def test_repositories_keep_their_tags_and_scan_what_is_pushed(environment: str, 
             "encryptionConfigurations": [{"encryptionType": "KMS"}],
             "forceDelete": not prod,
         }
-        for program in ("model-store", "verification")
+        for program in ("model-store", "verification", "load")
     }
     assert {one.name: one.inputs for one in made.of(POLICY)} == {
         program: {"repository": f"{environment}/triton-fleet/{program}", "policy": own_images.lifecycle_policy()}
-        for program in ("model-store", "verification")
+        for program in ("model-store", "verification", "load")
     }
     assert {one.protect for one in made.of(REPOSITORY)} == {prod}
     (provider,) = made.of(graph.AWS_PROVIDER)

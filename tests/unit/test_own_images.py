@@ -130,7 +130,7 @@ def test_preflight_refuses_prod_with_a_tag(project: Path) -> None:
 
 def test_environments_share_no_repository() -> None:
     dev, prod = (set(own_images.ecr_repositories(name).values()) for name in ("dev", "prod"))
-    assert dev == {"dev/triton-fleet/model-store", "dev/triton-fleet/verification"}
+    assert dev == {f"dev/triton-fleet/{program}" for program in ("model-store", "verification", "load")}
     assert not dev & prod
 
 

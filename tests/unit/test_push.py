@@ -54,7 +54,8 @@ for word; do
     case $word in --iidfile=*|--digestfile=*) file=${{word#*=}} ;; esac
     last=$word
 done
-[ "$name" = build ] && (cd "$last" && find . -type f | sort > "{self.log}.$(basename services/*)")
+[ "$name" = build ] && (cd "$last" && made=$(dirname services/*/Containerfile) &&
+    find . -type f | sort > "{self.log}.${{made##*/}}")
 case $name in
 {cases}
 esac
@@ -86,26 +87,31 @@ def refs() -> list[str]:
 def test_what_the_registry_lacks_is_built_and_pushed(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.buildah()
     pushed = push.images(f"{PLACE}/", BASE, machine.said.append)
-    store, verification = refs()
+    store, verification, load = refs()
     assert pushed == [
         push.Pushed("model_store", store, f"{PLACE}/triton-fleet/model-store@{OTHER}"),
         push.Pushed("verification", verification, f"{PLACE}/triton-fleet/verification@{OTHER}"),
+        push.Pushed("load", load, f"{PLACE}/triton-fleet/load@{OTHER}"),
     ]
     asked = machine.asked
-    assert [line.split()[0] for line in asked] == ["manifest", "pull", "build", "push", "manifest", "build", "push"]
+    made = ["build", "push"]
+    assert [line.split()[0] for line in asked] == ["manifest", "pull", *made, "manifest", *made, "manifest", *made]
     assert [line.split()[1] for line in asked if not line.startswith("build")] == [
         f"docker://{store}",
         f"docker://{BASE}",
         f"docker://{store}",
         f"docker://{verification}",
         f"docker://{verification}",
+        f"docker://{load}",
+        f"docker://{load}",
     ]
     assert json.loads(machine.report.read_text()) == [
         {"setting": each.setting, "tag": each.tag, "image": each.image} for each in pushed
     ]
-    assert capsys.readouterr().out.splitlines()[-2:] == [
+    assert capsys.readouterr().out.splitlines()[-3:] == [
         f"  model_store: {PLACE}/triton-fleet/model-store@{OTHER}",
         f"  verification: {PLACE}/triton-fleet/verification@{OTHER}",
+        f"  load: {PLACE}/triton-fleet/load@{OTHER}",
     ]
     assert not (machine.cache / "buildah").exists()
 
@@ -121,7 +127,7 @@ def test_a_build_sees_the_files_that_its_tag_is_made_of_and_no_others(machine: M
 def test_what_the_registry_has_is_neither_built_nor_pushed(machine: Machine) -> None:
     machine.buildah(manifest_add=f"echo 'list-id: {OTHER}'", pull="exit 9", build="exit 9", push="exit 9")
     pushed = push.images(PLACE, BASE, machine.said.append)
-    assert [each.image.partition("@")[2] for each in pushed] == [OTHER, OTHER]
+    assert [each.image.partition("@")[2] for each in pushed] == [OTHER] * len(push.PROGRAMS)
     assert machine.said == [f"image {ref}: the registry has it" for ref in refs()]
     assert machine.asked == [f"manifest docker://{ref}" for ref in refs()]
 

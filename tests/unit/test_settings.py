@@ -95,6 +95,7 @@ COMPLETE: Raw = {
         "tools": "example.com/tools:1",
         "model_store": None,
         "verification": None,
+        "load": None,
         "ecr": False,
         "pull_policy": "IfNotPresent",
         "pull_secrets": (),
@@ -348,7 +349,8 @@ FAULTS = [
             Fault(
                 "images",
                 "nothing",
-                "an object with triton, tools; optional model_store, verification, ecr, pull_policy, pull_secrets",
+                "an object with triton, tools; "
+                "optional model_store, verification, load, ecr, pull_policy, pull_secrets",
                 "pods run images",
                 f"add it; {REFERENCE} 'images'",
             ),
