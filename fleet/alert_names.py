@@ -17,6 +17,8 @@ class Alert(StrEnum):
     MODEL_DOWN = "TritonModelDown"
     REPLICAS_UNAVAILABLE = "TritonReplicasUnavailable"
     POD_NOT_READY = "TritonPodNotReady"
+    NODE_NOT_READY = "TritonNodeNotReady"
+    RESTARTED = "TritonRestarted"
     LOAD_SLOW = "TritonModelLoadSlow"
     TARGET_DOWN = "TritonTargetDown"
     SERIES_ABSENT = "TritonSeriesAbsent"

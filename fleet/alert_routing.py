@@ -86,6 +86,8 @@ CAUSES: Final = (
     Cause(Alert.HUNG, (Alert.LATENCY_HIGH,), _SKU),
     Cause(Alert.QUEUE_GROWING, (Alert.LATENCY_HIGH,), _SKU),
     Cause(Alert.TARGET_DOWN, (Alert.SERIES_ABSENT,), _SKU),
+    Cause(Alert.NODE_NOT_READY, (Alert.REPLICAS_UNAVAILABLE, Alert.POD_NOT_READY), _SKU),
+    Cause(Alert.LOAD_SLOW, (Alert.RESTARTED,), _SKU),
     Cause(Alert.NODE_GROUP_AT_MAXIMUM, (Alert.REPLICAS_UNAVAILABLE,), ("environment", "namespace", "sku")),
     Cause(Alert.BURN_FAST, (Alert.BURN_SLOW, Alert.ERRORS_HIGH), _MODEL),
 )

@@ -27,6 +27,8 @@ READINESS_FAILURES: Final = 3
 LIVENESS_PERIOD_S: Final = 10
 LIVENESS_FAILURES: Final = 6
 PROBE_TIMEOUT_S: Final = 5
+HUNG_GRACE_S: Final = PRE_STOP_S + 5
+"""From the order to stop until the kill of a server that did not answer for a minute: it drains nothing any more."""
 
 SCHEDULING_ALLOWANCE_S: Final = 60
 """From a pod's creation to its container's start where the image is on the node: scheduling, mounts, the sandbox."""
@@ -151,7 +153,10 @@ def probes(model: ModelSettings, times: Timing) -> Manifest:
     return {
         "startupProbe": _probe(model_ready, STARTUP_PERIOD_S, times.startup_failures),
         "readinessProbe": _probe(model_ready, READINESS_PERIOD_S, READINESS_FAILURES),
-        "livenessProbe": _probe("/v2/health/live", LIVENESS_PERIOD_S, LIVENESS_FAILURES),
+        "livenessProbe": {
+            **_probe("/v2/health/live", LIVENESS_PERIOD_S, LIVENESS_FAILURES),
+            "terminationGracePeriodSeconds": HUNG_GRACE_S,
+        },
     }
 
 

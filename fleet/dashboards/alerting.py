@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fleet.alert_names import Alert
-from fleet.alerts import runbook
+from fleet.alert_rule import runbook
 from fleet.dashboards.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable
 from fleet.dashboards.shared import KNOWN, page
 

@@ -61,7 +61,7 @@ NOW: Final = Row(
             width=4,
             height=4,
             thresholds=(Threshold(1, "orange"),),
-            links=(page(Alert.REPLICAS_UNAVAILABLE),),
+            links=(page(Alert.REPLICAS_UNAVAILABLE), page(Alert.NODE_NOT_READY), page(Alert.RESTARTED)),
         ),
         Panel(
             "GPUs held",

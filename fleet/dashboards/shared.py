@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fleet.alerts import runbook
+from fleet.alert_rule import runbook
 from fleet.dashboards.grafana import Link, Variable
 
 if TYPE_CHECKING:

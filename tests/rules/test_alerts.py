@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet import alerts, recording
+from fleet import alert_rule, recording
 from fleet.alert_names import Alert
 from tests.rules.promtool import A100, H100, Case, Samples, Series, Triton, named, run, settings_of, together
 from tests.unit.graph import stack_config
@@ -33,7 +33,7 @@ QUIET: list[Fired] = []
 def fired(alert: Alert, summary: str, description: str, **labels: str) -> Fired:
     """An alert that fires: its labels beside name and severity, and its texts."""
     return {
-        "exp_labels": {"severity": alerts.SEVERITIES[alert], "environment": "local", "namespace": "triton-local"}
+        "exp_labels": {"severity": alert_rule.SEVERITIES[alert], "environment": "local", "namespace": "triton-local"}
         | labels,
         "exp_annotations": {
             "summary": summary,
@@ -59,6 +59,12 @@ def state(metric: str, samples: Samples, **labels: str) -> Series:
 
 def container(samples: Samples, pod: str = A, metric: str = "kube_pod_container_status_ready") -> Series:
     return state(metric, samples, pod=pod, container="triton", uid="1")
+
+
+def readiness(samples: Samples, pod: str = A, pod_samples: Samples | None = None) -> Series:
+    """Of the container, as its node last told, and of the pod, which is another's where the node is gone."""
+    whole = samples if pod_samples is None else pod_samples
+    return container(samples, pod) | state("kube_pod_status_ready", whole, pod=pod, uid="1", condition="true")
 
 
 def deployment(sku: str, wanted: Samples, available: Samples) -> Series:
@@ -284,16 +290,95 @@ def replicas() -> list[Case]:
         case(
             "not ready: for five minutes, then ready; others' pods are theirs",
             together(
-                container(steps((40, 0), (20, 1))),
-                container([0] * 60, "web-7c5ddbdf54-x2x2x"),
-                container([0] * 60, "minilm-a100-40gb-big-78cbc5696f-2ktf7"),
+                readiness(steps((40, 0), (20, 1))),
+                readiness([0] * 60, "web-7c5ddbdf54-x2x2x"),
+                readiness([0] * 60, "minilm-a100-40gb-big-78cbc5696f-2ktf7"),
             ),
             Alert.POD_NOT_READY,
             s290=QUIET,
             s310=[unready],
             s420=QUIET,
         ),
-        case("not ready: ready", container([1] * 60), Alert.POD_NOT_READY, s500=QUIET),
+        case("not ready: ready", readiness([1] * 60), Alert.POD_NOT_READY, s500=QUIET),
+        case(
+            "not ready: its node is gone, and the container stays as it was told last",
+            readiness([1] * 60, pod_samples=[0] * 60),
+            Alert.POD_NOT_READY,
+            s310=[unready],
+        ),
+    ]
+
+
+def nodes() -> list[Case]:
+    """Two pods on one node and one on the other. Nodes that serve nothing are not the fleet's."""
+
+    def placed(pod: str, node: str) -> Series:
+        return state("kube_pod_info", [1] * 60, pod=pod, node=node, uid="1")
+
+    def condition(node: str, true: Samples) -> Series:
+        return state(
+            "kube_node_status_condition", true, namespace="monitoring", node=node, condition="Ready", status="true"
+        )
+
+    fleet = together(
+        placed(A, "gpu-1"),
+        placed(A.replace("2ktf7", "9zzz9"), "gpu-1"),
+        placed(B, "gpu-2"),
+        placed("web-7c5ddbdf54-x2x2x", "system"),
+    )
+    lost = fired(
+        Alert.NODE_NOT_READY,
+        "Node gpu-1, which serves minilm on a100-40gb, is not Ready",
+        "Its pods (2) get no requests. If it does not come back, Kubernetes makes them anew where there is room.",
+        **MODEL,
+        node="gpu-1",
+        sku=A100,
+    )
+    away = steps((20, 1), (20, 0), (20, 1))
+    return [
+        case(
+            "node: one of two is gone from 200 s to 400 s",
+            together(fleet, condition("gpu-1", away), condition("gpu-2", [1] * 60)),
+            Alert.NODE_NOT_READY,
+            s250=QUIET,
+            s270=[lost],
+            s390=[lost],
+            s410=QUIET,
+        ),
+        case(
+            "node: one that serves nothing is gone",
+            together(fleet, condition("gpu-1", [1] * 60), condition("system", away)),
+            Alert.NODE_NOT_READY,
+            s390=QUIET,
+        ),
+    ]
+
+
+def restarts() -> list[Case]:
+    def counted(samples: Samples, pod: str = A) -> Series:
+        return container(samples, pod, "kube_pod_container_status_restarts_total")
+
+    again = fired(
+        Alert.RESTARTED,
+        f"Triton was restarted in {A}",
+        "Restarts in 15 minutes: 2. It crashed, was killed, or did not answer its probe. "
+        "What it was answering is lost.",
+        **MODEL,
+        pod=A,
+        sku=A100,
+    )
+    return [
+        case(
+            "restarts: a second and a third one at 200 s, told for a quarter of an hour",
+            counted(steps((20, 1), (130, 3))),
+            Alert.RESTARTED,
+            s190=QUIET,
+            s210=[again],
+            s1080=[again],
+            s1100=QUIET,
+        ),
+        case("restarts: long ago", counted([7] * 100), Alert.RESTARTED, s900=QUIET),
+        case("restarts: a new pod", counted([*([None] * 20), *([0] * 20)]), Alert.RESTARTED, s300=QUIET),
     ]
 
 
@@ -316,7 +401,7 @@ def loads() -> list[Case]:
     return [
         case(
             "load: not ready after 100 s, ready at 210 s; it is told for 15 minutes",
-            together(container(steps((21, 0), (179, 1))), started),
+            together(readiness(steps((21, 0), (179, 1))), started),
             Alert.LOAD_SLOW,
             s190=QUIET,
             s200=[loud("1m 40s")],
@@ -325,20 +410,20 @@ def loads() -> list[Case]:
         ),
         case(
             "load: ready in time, and not ready again later",
-            together(container(steps((19, 0), (20, 1), (161, 0))), started),
+            together(readiness(steps((19, 0), (20, 1), (161, 0))), started),
             Alert.LOAD_SLOW,
             s200=QUIET,
             s400=QUIET,
         ),
         case(
             "load: Triton says that it took 97 s",
-            together(pod, {took: [97] * 200}, container([1] * 200), started),
+            together(pod, {took: [97] * 200}, readiness([1] * 200), started),
             Alert.LOAD_SLOW,
             s200=[loud("1m 37s")],
         ),
         case(
             "load: Triton says that it took 96 s",
-            together(pod, {took: [96] * 200}, container([1] * 200), started),
+            together(pod, {took: [96] * 200}, readiness([1] * 200), started),
             Alert.LOAD_SLOW,
             s200=QUIET,
         ),
@@ -370,11 +455,12 @@ def sight() -> list[Case]:
         pod=A,
         sku=A100,
     )
-    ready = together(container([1] * 100), container([1] * 100, B))
+    ready = together(readiness([1] * 100), readiness([1] * 100, B))
     fine = Triton(B, H100).serves(100)
     silent = together(ready, fine, Triton().serves(20).unanswered(40).serves(40))
     gone = together(ready, fine, Triton().serves(20).vanishes(40))
-    loading = together(container([0] * 100), Triton().serves(1).unanswered(99))
+    loading = together(readiness([0] * 100), Triton().serves(1).unanswered(99))
+    lost = together(readiness([1] * 100, pod_samples=[0] * 100), Triton().serves(1).unanswered(99))
     empty = together(ready, fine, {named("up", Triton().target): [1] * 100})
 
     def gpu(pod: str, samples: Samples) -> Series:
@@ -392,6 +478,7 @@ def sight() -> list[Case]:
         ),
         case("target: not known any more", gone, Alert.TARGET_DOWN, s520=[unscraped]),
         case("target: it does not answer while it loads", loading, Alert.TARGET_DOWN, s900=QUIET),
+        case("target: its node is gone, which another alert tells", lost, Alert.TARGET_DOWN, s900=QUIET),
         case(
             "series: none while there is no answer", silent, Alert.SERIES_ABSENT, s500=QUIET, s570=[unseen], s650=QUIET
         ),
@@ -429,6 +516,9 @@ def observation() -> list[Case]:
 
     def api(name: str, samples: Samples) -> Series:
         return {named("aggregator_unavailable_apiservice", {"job": "apiserver", "name": name}): samples}
+
+    def server(instance: str, samples: Samples) -> Series:
+        return {named("up", {"job": "apiserver", "instance": instance}): samples}
 
     def adapter(samples: Samples) -> Series:
         return state(
@@ -493,8 +583,27 @@ def observation() -> list[Case]:
             s510=QUIET,
         ),
         case(
+            "blind: the API server itself is away, all three of it",
+            together(*(server(str(number), steps((10, 1), (40, 0), (20, 1))) for number in range(3))),
+            Alert.METRICS_API_DOWN,
+            s390=QUIET,
+            s410=[blind(job="apiserver")],
+            s510=QUIET,
+        ),
+        case(
+            "blind: one API server of two answers",
+            together(server("1", [0] * 70), server("2", [1] * 70)),
+            Alert.METRICS_API_DOWN,
+            s600=QUIET,
+        ),
+        case(
             "blind: all answer",
-            together(scaler("false", [0] * 70), api("v1beta1.custom.metrics.k8s.io", [0] * 70), adapter([1] * 70)),
+            together(
+                scaler("false", [0] * 70),
+                api("v1beta1.custom.metrics.k8s.io", [0] * 70),
+                adapter([1] * 70),
+                server("1", [1] * 70),
+            ),
             Alert.METRICS_API_DOWN,
             s600=QUIET,
         ),
@@ -716,11 +825,17 @@ def healthy() -> list[Case]:
     nobody = together(
         Triton().serves(100),
         Triton(B, H100).serves(100),
+        *(readiness([1] * 100, pod) for pod in (A, B)),
         *(
             container([value] * 100, pod, metric)
             for pod in (A, B)
-            for metric, value in (("kube_pod_container_status_ready", 1), ("kube_pod_container_state_started", -3600))
+            for metric, value in (
+                ("kube_pod_container_state_started", -3600),
+                ("kube_pod_container_status_restarts_total", 0),
+            )
         ),
+        *(state("kube_pod_info", [1] * 100, pod=pod, node="gpu-1", uid="1") for pod in (A, B)),
+        state("kube_node_status_condition", [1] * 100, namespace="x", node="gpu-1", condition="Ready", status="true"),
         *(deployment(sku, [1] * 100, [1] * 100) for sku in (A100, H100)),
         *(state("kube_deployment_created", [-3600] * 100, deployment=f"minilm-{sku}") for sku in (A100, H100)),
         *(
@@ -739,6 +854,8 @@ CASES = [
     *hangs(),
     *queue(),
     *replicas(),
+    *nodes(),
+    *restarts(),
     *loads(),
     *sight(),
     *observation(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet import alert_routing, alerts
+from fleet import alert_routing, alert_rule
 from fleet.schema import Settings
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def test_a_cause_is_as_severe_as_its_symptoms() -> None:
     """Else who is told of what is critical alone hears of neither."""
     order = ("info", "warning", "critical")
     for cause in alert_routing.CAUSES:
-        least = max(order.index(alerts.SEVERITIES[one]) for one in cause.symptoms)
-        assert order.index(alerts.SEVERITIES[cause.alert]) >= least, cause.alert
+        least = max(order.index(alert_rule.SEVERITIES[one]) for one in cause.symptoms)
+        assert order.index(alert_rule.SEVERITIES[cause.alert]) >= least, cause.alert
 
 
 def test_nobody_is_told_by_default() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet import alerts, monitoring, recording, scraping, settings
+from fleet import alert_rule, alerts, monitoring, recording, scraping, settings
 from fleet.alert_names import Alert
 from tests.unit.graph import local_settings, stack_config
 
@@ -34,12 +34,12 @@ def test_each_alert_says_what_a_person_needs(project: Path, stack: str) -> None:
     for rule in every(alerts.rules(stack_settings)):
         labels = {key: value for key, value in rule["labels"].items() if key != "model"}
         assert labels == {
-            "severity": alerts.SEVERITIES[Alert(rule["alert"])],
+            "severity": alert_rule.SEVERITIES[Alert(rule["alert"])],
             "environment": stack,
             "namespace": f"triton-{stack}",
         }
         assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
-        assert rule["annotations"]["runbook_url"] == f"{alerts.RUNBOOKS}/{rule['alert']}.md"
+        assert rule["annotations"]["runbook_url"] == f"{alert_rule.RUNBOOKS}/{rule['alert']}.md"
         assert re.fullmatch(r"[0-9]+s", rule["for"])
         assert not re.search(r"\{\{(?! \$(labels\.\w+|value)( \| \w+)? \}\})", str(rule["annotations"]))
 
@@ -98,7 +98,7 @@ def test_limits_are_what_was_promised(project: Path) -> None:
 
 def test_each_alert_has_its_page_and_each_page_its_alert(project: Path) -> None:
     pages = {page.stem: page.read_text() for page in (project / "docs" / "runbooks").glob("*.md")}
-    assert pages.keys() == {alert.value for alert in Alert} == {alert.value for alert in alerts.SEVERITIES}
+    assert pages.keys() == {alert.value for alert in Alert} == {alert.value for alert in alert_rule.SEVERITIES}
     for name, text in pages.items():
         assert text.startswith(f"# {name}\n")
         assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS

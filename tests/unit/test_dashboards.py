@@ -11,7 +11,7 @@ import pytest
 
 from fleet import dashboards
 from fleet.alert_names import Alert
-from fleet.alerts import runbook
+from fleet.alert_rule import runbook
 from fleet.dashboards import DASHBOARDS
 from fleet.dashboards.grafana import Column, Dashboard, Panel, Query, Row, Threshold, Variable, document
 from tests import scrapes

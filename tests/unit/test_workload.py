@@ -160,6 +160,7 @@ def test_the_deployment_of_a_gpu_sku(project: Path) -> None:
                                 "periodSeconds": 10,
                                 "failureThreshold": 6,
                                 "timeoutSeconds": 5,
+                                "terminationGracePeriodSeconds": 10,
                             },
                             "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
                             "securityContext": {
