@@ -90,22 +90,22 @@ def screen(load: Load) -> list[str]:
         what(load),
         f"{clock(end_s)} of {clock(load.plan.duration_s)}   users {users}   waiting for an answer {flying}",
         "",
-        f"{'':<22}{'asked/s':>9}{'answered/s':>12}{'p50':>10}{'p95':>10}{'p99':>10}{'failed':>9}",
+        f"{'':<18}{'asked/s':>9}{'answered/s':>12}{'p50':>10}{'p95':>10}{'p99':>10}{'failed':>9}",
     ]
     for name, got in ((f"last {RECENT_S} s", now), ("so far", sums)):
         quantiles = "".join(f"{_ms(value):>10}" for value in (got.p50_ms, got.p95_ms, got.p99_ms))
-        lines.append(f"{name:<22}{got.offered_per_s:>9.1f}{got.rps:>12.1f}{quantiles}{got.failed:>9}")
+        lines.append(f"{name:<18}{got.offered_per_s:>9.1f}{got.rps:>12.1f}{quantiles}{got.failed:>9}")
     lines.append("")
     if load.sights:
         sight = load.sights[-1]
-        lines.append(f"{'SKU':<22}{'ready':>6}{'wanted':>7}{'bounds':>8}{'ratio':>8}{'answered':>10}")
+        lines.append(f"{'SKU':<18}{'ready':>6}{'wanted':>7}{'bounds':>8}{'ratio':>8}{'answered':>10}")
         for sku in sight.ready:
             value = sight.ratio.get(sku)
             fewest, most = load.bounds.get(sku, (0, 0))
             drawn, _ = drawing.bars([float(one.ready[sku]) for one in load.sights], CURVE_CHARS)
             answered = sum(sight.answered.get(sku, {}).values())
             lines.append(
-                f"{sku:<22}{sight.ready[sku]:>6}{sight.wanted[sku]:>7}{f'{fewest}-{most}':>8}"
+                f"{sku:<18}{sight.ready[sku]:>6}{sight.wanted[sku]:>7}{f'{fewest}-{most}':>8}"
                 f"{'-' if value is None else f'{value:.2f}':>8}{answered:>10}  {drawn}"
             )
         if sight.missing:
