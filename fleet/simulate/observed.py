@@ -67,7 +67,7 @@ class Observer:
                 period_s = interval(group["interval"])
                 first = begin(clock, period_s, chance, phases.rules.get(group["name"]))
                 clock.every(period_s, partial(self._evaluate, rules), first)
-        clock.every(plan.relist_s, self._list, chance.uniform(0, plan.relist_s))
+        clock.every(plan.relist_s, self._list, begin(clock, plan.relist_s, chance, None))
         clock.every(KEPT_S, lambda: self._storage.forget(clock.now - KEPT_S), KEPT_S)
 
     def watch(self, replica: Replica) -> None:

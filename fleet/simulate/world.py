@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 1.0
 """A user whose request failed tries again after that."""
+LISTINGS_BEFORE: Final = 4
+"""The fleet has been there for so many listings of the adapter before the trace begins, idle. By then each series is
+known: two scrapes, a rule and a listing, none of which is longer than the time between two listings.
+"""
 SIGHTS: Final = 360
 """Points of a report's curves, about."""
 
@@ -37,7 +41,7 @@ class World:
         self._plan = plan
         self._phases = phases or Phases()
         self._end = float(plan.trace.duration_s)
-        self._clock = Clock()
+        self._clock = Clock(-LISTINGS_BEFORE * plan.relist_s)
         self._chance = random.Random(plan.trace.seed)  # noqa: S311 - the same each time, which is the point
         self._scalers = {
             one.name: (one, Autoscaler.of(one.autoscaler)) for one in plan.served if one.autoscaler is not None

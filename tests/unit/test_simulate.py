@@ -132,6 +132,14 @@ def test_known_phases_say_when_it_is_decided(
     assert first(World(plan, known).run()) == decided
 
 
+def test_the_series_are_known_before_the_trace_begins(project: Path) -> None:
+    """A real fleet was there before; the adapter's next listing may be five minutes off."""
+    loaded = stack(project, monitoring={"relist_interval_s": 300})
+    soon = {"model": "llama-3-8b", "rate": [[0, 0], [5, 0], [5, 4]]}
+    # As above, and the load begins at 5 s.
+    assert first(played(loaded, loads=[soon])) <= 5 + 1 + 2 * 10 + 10 + 15
+
+
 def test_a_slower_scrape_decides_later(project: Path) -> None:
     slow = {"monitoring": {"scrape_interval_s": 30, "rate_window_s": 120}}
     pairs = [
