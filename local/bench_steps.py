@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from local.state import State
 
 STEPS: Final = 20
-PAIRS: Final = 7
+PAIRS: Final = 5
+APART_S: Final = 20
+"""Between the first starts of two pairs: each starts pods of its own, on few cores."""
 SKU: Final = "a100-40gb"
 OURS: Final = "scale-ours"
 GUIDES: Final = "scale-guide"
@@ -169,7 +171,7 @@ def guides(ours: Sequence[Manifest]) -> Iterator[Manifest]:
             other["spec"]["selector"]["matchLabels"] = {"app": labels["app"]}
             pod = other["spec"]["template"]
             pod["metadata"]["labels"] = labels
-            pod["spec"].pop("topologySpreadConstraints")
+            del pod["spec"]["topologySpreadConstraints"]
         if other["kind"] == "Service":
             other["spec"]["selector"] = {"app": names.deployment_name(other["metadata"]["name"], SKU)}
         yield other
@@ -184,13 +186,16 @@ def measure(state: State, progress: Callable[[str], None]) -> float:
     bed.remove(*ARMS)
     bed.create([paced.namespace(name) for name in ARMS])
     try:
+        for one in served:
+            if one["kind"] == "Deployment":
+                one["spec"]["replicas"] = 0
         bed.create([*served, *paced.observed(loaded), *guides(served), guide_monitor(), guide_rules()])
         scalers = {one["metadata"]["name"]: one for one in paced.autoscalers(loaded)}
         with paced.Sizes(bed, OURS) as ours, paced.Sizes(bed, GUIDES) as others:
             pairs = [_Pair(bed, model.name, scalers, {OURS: ours, GUIDES: others}, progress) for model in models]
             with ThreadPoolExecutor(PAIRS) as pool:
                 plans = [range(index, STEPS, PAIRS) for index in range(PAIRS)]
-                found = [step for steps in pool.map(_Pair.play, pairs, plans) for step in steps]
+                found = [step for steps in pool.map(_Pair.play, pairs, plans, range(PAIRS)) for step in steps]
     finally:
         bed.remove(*ARMS)
     found.sort(key=lambda step: step.number)
@@ -234,8 +239,14 @@ class _Pair:
         self._progress = progress
         self._addresses = {arm: bed.address(model, arm) for arm in ARMS}
 
-    def play(self, numbers: Sequence[int]) -> list[Step]:
-        return [self._step(number, last=number == numbers[-1]) for number in numbers]
+    def play(self, numbers: Sequence[int], turn: int) -> list[Step]:
+        time.sleep(turn * APART_S)
+        try:
+            return [self._step(number, last=number == numbers[-1]) for number in numbers]
+        except LocalError as error:
+            # Other pairs go on for minutes before anybody hears of it.
+            self._progress(f"bench: scale_out: {self._name}: {error}")
+            raise
 
     def _step(self, number: int, *, last: bool) -> Step:
         pods = self._reset()
@@ -270,8 +281,8 @@ class _Pair:
         }
         step = Step(number, scrape_phase_s(number), round(look_phase_s(number), 2), arms[OURS], arms[GUIDES])
         self._progress(
-            f"bench: scale_out: step {number}, {step.after_scrape_s:.1f} s after a scrape: "
-            f"{step.ours.decided_s:.1f} s, the guide's {step.guides.decided_s:.1f} s"
+            f"bench: scale_out: step {number}, {step.after_scrape_s:.1f} s after a scrape: {_told(step.ours)}; "
+            f"the guide's {_told(step.guides)}"
         )
         return step
 
@@ -341,6 +352,11 @@ class _Pair:
         scraped = next(when for when, value in waited if when > began and value > 0)
         recorded = next(when for when, value in ratio if when > began and value > 1.1)  # noqa: PLR2004 - and tolerance
         return Parts(round(scraped - began, 2), round(recorded - scraped, 2), round(decided - recorded, 2))
+
+
+def _told(arm: Scaled) -> str:
+    parts = arm.parts
+    return f"{arm.decided_s:.1f} s ({parts.scrape_s:.1f} + {parts.rule_s:.1f} + {parts.look_s:.1f})"
 
 
 def _until(what: Callable[[], bool], within_s: float, said: str) -> None:

@@ -63,6 +63,9 @@ BODY: Final = json.dumps({"inputs": [{"name": "IN", "datatype": "INT32", "shape"
 ANSWER_DEADLINE_S: Final = 30.0
 RETRY_S: Final = 1.0
 """As a user of the simulation does."""
+TRIES: Final = 3
+BUSY: Final = ("Timeout", "timeout", "deadline exceeded", "no answer within")
+"""What kubectl says of an API server that answers late: once more, since nothing asked of it here harms twice."""
 READY_DEADLINE_S: Final = 120.0
 GONE_DEADLINE_S: Final = 120.0
 
@@ -176,7 +179,10 @@ class Bed:
         self._prometheus = ""
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
-        done = lifecycle.kubectl(self.state, *arguments, text=text)
+        for _ in range(TRIES):
+            done = lifecycle.kubectl(self.state, *arguments, text=text)
+            if done.returncode == 0 or not any(said in done.stderr for said in BUSY):
+                break
         if done.returncode != 0:
             raise LocalError(
                 f"kubectl {' '.join(arguments)} failed", details=done.stderr, fix="is the cluster up? make verify"
@@ -186,7 +192,7 @@ class Bed:
     def create(self, manifests: Sequence[Manifest]) -> float:
         """When the API server had them all."""
         document = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
-        self.kubectl("create", "--filename=-", text=json.dumps(document))
+        self.kubectl("apply", "--server-side", "--filename=-", text=json.dumps(document))
         return time.time()
 
     def remove(self, *namespaces: str) -> None:
