@@ -168,7 +168,7 @@ class Autoscaler:
             if answer.replicas is None:
                 silent += 1
                 why = why or f"{metric}: {answer.reason}"
-            elif answer.replicas > best:
+            elif answer.replicas > best or not by:
                 best, mean, by = answer.replicas, answer.mean, metric
         if silent == len(self.targets) or (silent and best < current):
             return None, first, why

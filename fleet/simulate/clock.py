@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Clock:
     """What is due at one time happens in the order in which it was put there, so that each run is like the other."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fleet.simulate.clock import Clock
-    from fleet.simulate.plan import Plan, Served
+    from fleet.simulate.plan import Phases, Plan, Served
     from fleet.simulate.promql import Labels, Query
     from fleet.simulate.replicas import Replica
 
@@ -48,12 +48,13 @@ MORE_LABELS: Final[Mapping[str, Mapping[str, str]]] = {
 class Observer:
     """What is known of the replicas, and since when."""
 
-    def __init__(self, plan: Plan, clock: Clock, chance: random.Random, read: frozenset[str]) -> None:
+    def __init__(self, plan: Plan, clock: Clock, chance: random.Random, read: frozenset[str], phases: Phases) -> None:
         """`read` are the series that autoscalers read. SimulationError where no rule makes one of them."""
         self._plan = plan
         self._clock = clock
         self._chance = chance
         self._read = read
+        self._phases = phases
         self._storage = promql.Storage()
         self._scrape_s = interval(plan.monitor["spec"]["podMetricsEndpoints"][0]["interval"])
         self._recorded: dict[str, set[Labels]] = {}
@@ -64,14 +65,16 @@ class Observer:
             rules = [(rule, needed[rule["record"]]) for rule in group["rules"] if rule["record"] in needed]
             if rules:
                 period_s = interval(group["interval"])
-                clock.every(period_s, partial(self._evaluate, rules), chance.uniform(0, period_s))
-        clock.every(plan.relist_s, self._list, chance.uniform(0, plan.relist_s))
+                first = begin(clock, period_s, chance, phases.rules.get(group["name"]))
+                clock.every(period_s, partial(self._evaluate, rules), first)
+        clock.every(plan.relist_s, self._list, begin(clock, plan.relist_s, chance, None))
         clock.every(KEPT_S, lambda: self._storage.forget(clock.now - KEPT_S), KEPT_S)
 
     def watch(self, replica: Replica) -> None:
         """Each target is scraped at moments of its own."""
         labels = self._labels(replica.of, replica.name)
-        self._clock.after(self._chance.uniform(0, self._scrape_s), lambda: self._scrape(replica, labels))
+        first = begin(self._clock, self._scrape_s, self._chance, self._phases.scrapes.get(replica.name))
+        self._clock.at(first, lambda: self._scrape(replica, labels))
 
     def told(self, metric: str, served: Served, pods: Sequence[str]) -> dict[str, int] | None:
         """What the metrics API answers for pods, thousandths; None while it knows of no such metric."""
@@ -133,6 +136,12 @@ class Observer:
             for name in self._read
             if any(series.within(since, self._clock.now)[0] for series in self._storage.of(name).values())
         )
+
+
+def begin(clock: Clock, period_s: float, chance: random.Random, known: float | None) -> float:
+    """The first time from now on of what comes every so many seconds; `known` is any of its times."""
+    drawn = chance.uniform(0, period_s)
+    return clock.now + (drawn if known is None else (known - clock.now) % period_s)
 
 
 def interval(text: str) -> float:

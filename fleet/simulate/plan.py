@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fleet import names
@@ -58,6 +58,20 @@ class Plan:
     """The PodMonitor of Triton."""
     relist_s: float
     trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """When what comes at intervals comes, seconds of the trace, as far as it was seen on a real cluster: each names one
+    time of many. What is not named begins at a moment of chance.
+    """
+
+    looks: Mapping[str, float] = field(default_factory=dict)
+    """Of an autoscaler, by Deployment."""
+    rules: Mapping[str, float] = field(default_factory=dict)
+    """By group of rules."""
+    scrapes: Mapping[str, float] = field(default_factory=dict)
+    """By replica: `<Deployment>-<n>` is the n-th that it ever had."""
 
 
 @dataclass(frozen=True, slots=True)

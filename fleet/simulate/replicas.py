@@ -89,7 +89,9 @@ class Cluster:
         self._billed_s = 0.0
         self.wanted = {one.name: one.fewest for one in plan.served}
         self.replicas: dict[str, list[Replica]] = {one.name: [] for one in plan.served}
-        self.nodes = [Node(pool.sku, 0.0, pool.room, pulled=True) for pool in plan.pools for _ in range(pool.least)]
+        self.nodes = [
+            Node(pool.sku, clock.now, pool.room, pulled=True) for pool in plan.pools for _ in range(pool.least)
+        ]
         for one in plan.served:
             for _ in range(one.fewest):
                 self._settle(one)
@@ -126,9 +128,10 @@ class Cluster:
             self._delete(replica)
 
     def usd(self) -> float | None:
-        """Spent on nodes until now; None where a price is unknown."""
-        hours = (self._clock.now - self._billed_s) / 3600
-        self._billed_s = self._clock.now
+        """Spent on nodes since the trace began; None where a price is unknown."""
+        now = max(self._clock.now, 0.0)
+        hours = (now - self._billed_s) / 3600
+        self._billed_s = now
         for node in self.nodes:
             price = self._pools[node.sku].usd_per_hour
             self._usd = None if self._usd is None or price is None else self._usd + hours * price
@@ -147,7 +150,7 @@ class Cluster:
         if node is not None:
             replica.node, node.pulled = node, True
             node.used += served.takes
-            replica.running, replica.ready_at, replica.reachable = True, 0.0, True
+            replica.running, replica.ready_at, replica.reachable = True, self._clock.now, True
             self._watch(replica)
 
     def _room(self, served: Served) -> Node | None:

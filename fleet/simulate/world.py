@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from fleet import arrivals
 from fleet.simulate.autoscaler import SYNC_S, Autoscaler, ScaledPod
 from fleet.simulate.clock import Clock
-from fleet.simulate.observed import Observer
-from fleet.simulate.plan import Change, Run, Sight
+from fleet.simulate.observed import Observer, begin
+from fleet.simulate.plan import Change, Phases, Run, Sight
 from fleet.simulate.replicas import Cluster, Request
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 1.0
 """A user whose request failed tries again after that."""
+LISTINGS_BEFORE: Final = 4
+"""The fleet has been there for so many listings of the adapter before the trace begins, idle. By then each series is
+known: two scrapes, a rule and a listing, none of which is longer than the time between two listings.
+"""
 SIGHTS: Final = 360
 """Points of a report's curves, about."""
 
@@ -33,16 +37,17 @@ SIGHTS: Final = 360
 class World:
     """Everything that happens."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, phases: Phases | None = None) -> None:
         self._plan = plan
+        self._phases = phases or Phases()
         self._end = float(plan.trace.duration_s)
-        self._clock = Clock()
+        self._clock = Clock(-LISTINGS_BEFORE * plan.relist_s)
         self._chance = random.Random(plan.trace.seed)  # noqa: S311 - the same each time, which is the point
         self._scalers = {
             one.name: (one, Autoscaler.of(one.autoscaler)) for one in plan.served if one.autoscaler is not None
         }
         read = frozenset(metric for _, scaler in self._scalers.values() for metric, _ in scaler.targets)
-        self._observer = Observer(plan, self._clock, self._chance, read)
+        self._observer = Observer(plan, self._clock, self._chance, read, self._phases)
         self._cluster = Cluster(plan, self._clock, self._observer.watch)
         self._users: set[tuple[str, int]] = set()
         self._sights: list[Sight] = []
@@ -57,7 +62,8 @@ class World:
     def run(self) -> Run:
         """Plays the whole trace."""
         for name in self._scalers:
-            self._clock.every(SYNC_S, partial(self._look, name), self._chance.uniform(0, SYNC_S))
+            first = begin(self._clock, SYNC_S, self._chance, self._phases.looks.get(name))
+            self._clock.every(SYNC_S, partial(self._look, name), first)
         self._clock.every(max(self._end / SIGHTS, 1.0), self._sight, 0.0)
         for load in self._plan.trace.loads:
             if load.rate is not None:

@@ -405,10 +405,15 @@ def ready_nodes(running: Handle) -> set[str]:
     }
 
 
-def kubectl(state: State, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def kubectl_argv(state: State, *arguments: str) -> list[str]:
     """Our own kubectl on the cluster of `state`; never the ambient kubeconfig."""
     binaries = json.loads((state.cluster / "described.json").read_text())["binaries"]
-    argv = [binaries["kube"], "kubectl", f"--kubeconfig={state.kubeconfig}", "--request-timeout=10s", *arguments]
+    return [binaries["kube"], "kubectl", f"--kubeconfig={state.kubeconfig}", *arguments]
+
+
+def kubectl(state: State, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """What kubectl says. It fails, and is not waited for, where the cluster does not answer."""
+    argv = kubectl_argv(state, "--request-timeout=10s", *arguments)
     try:
         return subprocess.run(argv, input=text, capture_output=True, text=True, check=False, timeout=KUBECTL_TIMEOUT_S)
     except subprocess.TimeoutExpired:

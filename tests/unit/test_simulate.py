@@ -15,7 +15,7 @@ from fleet import arrivals, settings
 from fleet.faults import Fault, Refused
 from fleet.simulate import planning, report
 from fleet.simulate.errors import SimulationError
-from fleet.simulate.plan import Change, Run
+from fleet.simulate.plan import Change, Phases, Run
 from fleet.simulate.verdicts import Verdict, verdicts
 from fleet.simulate.world import World, quantile
 from local import simulate
@@ -112,6 +112,32 @@ def test_a_decision_comes_within_what_measures_it(project: Path) -> None:
     assert max(found) <= 100 + 1 + 2 * 10 + 10 + 15
     assert min(found) > 100
     assert len(set(found)) > 1, "clocks begin at other moments with another seed"
+
+
+@pytest.mark.parametrize(
+    ("scrape", "rule", "look", "decided"),
+    [
+        # Looks come every 15 s: at 111 s, for one. By the scrape at 109 s eight are answered, and have waited 2.6 s.
+        pytest.param(9, 0, 6, 111, id="the rule comes 1 s after the scrape, and the look 1 s after the rule"),
+        pytest.param(9, 8, 6, 126, id="the rule comes after the look, which waits for the next"),
+        # By the scrape at 101 s none is answered yet.
+        pytest.param(1, 2, 4, 124, id="a scrape that comes too soon is none"),
+    ],
+)
+def test_known_phases_say_when_it_is_decided(
+    project: Path, scrape: float, rule: float, look: float, decided: float
+) -> None:
+    known = Phases(looks={A100: look}, rules={"triton-load": rule}, scrapes={f"{A100}-1": scrape})
+    plan = planning.plan(stack(project), planning.read(raw_trace(loads=[BUSY])))
+    assert first(World(plan, known).run()) == decided
+
+
+def test_the_series_are_known_before_the_trace_begins(project: Path) -> None:
+    """A real fleet was there before; the adapter's next listing may be five minutes off."""
+    loaded = stack(project, monitoring={"relist_interval_s": 300})
+    soon = {"model": "llama-3-8b", "rate": [[0, 0], [5, 0], [5, 4]]}
+    # As above, and the load begins at 5 s.
+    assert first(played(loaded, loads=[soon])) <= 5 + 1 + 2 * 10 + 10 + 15
 
 
 def test_a_slower_scrape_decides_later(project: Path) -> None:
