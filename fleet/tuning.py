@@ -31,8 +31,8 @@ WARM_S: Final = 1.0
 """The beginning of a step, when connections are made and batches grow, is not counted."""
 ALIKE: Final = 0.05
 """Throughputs that differ by less are taken as equal: two measurements of one arm differ by that."""
-GENERATOR_BUSY: Final = 0.9
-"""Of a core; beyond it the load's own program may be what limits a throughput."""
+LOAD_BUSY: Final = 0.9
+"""Of the load's cores; beyond it the load's own program may be what limits a throughput."""
 DELAYS_US: Final = (0, 2000)
 PREFERRED: Final = (8, 16)
 FIELDS: Final = ("dynamic_batching", "instance_group")
@@ -72,13 +72,18 @@ https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/use
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of so many users who ask again as soon as they are answered. `generator` is how busy its core was."""
+    """What came of so many users who ask again as soon as they are answered.
+
+    `server` is the part of its cores' time that Triton computed: with many users less than nearly all means that others
+    had the rest. `load` is how busy the load's cores were, whoever used them.
+    """
 
     users: int
     per_s: float
     p95_ms: float
     failed: int
-    generator: float
+    server: float
+    load: float
 
     def within(self, limit_ms: float) -> bool:
         return self.failed == 0 and self.per_s > 0 and self.p95_ms <= limit_ms
@@ -86,13 +91,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A point and all steps that were made with it. `batch` is the mean number of texts that were computed together;
-    `wrong` says what the model answered wrongly, if it did.
+    """A point and all steps that were made with it.
+
+    `batch` is the mean number of texts that were computed together, `memory_mib` what Triton's processes held at the
+    end (PSS); `wrong` says what the model answered wrongly, if it did.
     """
 
     point: Point
     steps: tuple[Step, ...]
     batch: float
+    memory_mib: float
     wrong: str = ""
 
     def best(self, limit_ms: float) -> Step | None:
@@ -132,7 +140,7 @@ def next_users(within: Mapping[int, bool], start: int) -> int | None:
     return between if bad / good > CLOSE and good < between < bad else None
 
 
-def step(users: int, asked: Sequence[Asked], generator: float) -> Step:
+def step(users: int, asked: Sequence[Asked], server: float, load: float) -> Step:
     """What came of a step, by its requests that ended while it was counted."""
     counted = [one for one in asked if WARM_S <= one.intended_s + one.duration_s <= STEP_S]
     times = sorted(one.duration_s for one in counted if one.ok)
@@ -141,7 +149,8 @@ def step(users: int, asked: Sequence[Asked], generator: float) -> Step:
         per_s=len(times) / (STEP_S - WARM_S),
         p95_ms=1000 * times[math.ceil(PART * len(times)) - 1] if times else math.inf,
         failed=sum(not one.ok for one in asked),
-        generator=generator,
+        server=server,
+        load=load,
     )
 
 
@@ -193,9 +202,10 @@ def differs(said: Mapping[str, Any], point: Point) -> str:
     return "" if served == point else f"{served}, not {point}"
 
 
-NAME_CHARS: Final = 44
+NAME_CHARS: Final = 42
 HEADING: Final = (
-    f"{'instances x threads, batching':<{NAME_CHARS}} {'users':>5} {'per s':>7} {'p95 ms':>7} {'batch':>6}  load's core"
+    f"{'instances x threads, batching':<{NAME_CHARS}} {'users':>5} {'per s':>7} {'p95 ms':>7} {'batch':>5} {'MiB':>5} "
+    f"{'server':>6} {'load':>5}"
 )
 
 
@@ -204,8 +214,8 @@ def row(one: Measured, limit_ms: float) -> str:
     best = one.best(limit_ms)
     if best is None:
         return f"{one.point!s:<{NAME_CHARS}} {one.wrong or f'no step within {limit_ms:g} ms'}"
-    note = ", which may be the limit" if best.generator > GENERATOR_BUSY else ""
+    note = "  the load may be the limit" if best.load > LOAD_BUSY else ""
     return (
-        f"{one.point!s:<{NAME_CHARS}} {best.users:>5} {best.per_s:>7.1f} {best.p95_ms:>7.1f} {one.batch:>6.1f}  "
-        f"{best.generator:.0%} busy{note}"
+        f"{one.point!s:<{NAME_CHARS}} {best.users:>5} {best.per_s:>7.1f} {best.p95_ms:>7.1f} {one.batch:>5.1f} "
+        f"{one.memory_mib:>5.0f} {best.server:>6.0%} {best.load:>5.0%}{note}"
     )

@@ -54,9 +54,10 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A Triton that runs."""
+    """A Triton that runs, as `pid` and what descends from it."""
 
     port: int
+    pid: int
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - whatever the JSON holds
         return self._call("GET", path, None)
@@ -123,7 +124,7 @@ def serving(root: Path, models: Path, log: Path, cores: Collection[int], threads
             start_new_session=True,
         )
     try:
-        server = Server(port)
+        server = Server(port, process.pid)
         _wait(server, process, log)
         yield server
     finally:

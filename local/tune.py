@@ -20,7 +20,7 @@ from fleet import known_answers, model_repository, tuning
 from fleet.faults import Refused, table
 from fleet.load.plan import Plan
 from fleet.tuning import Measured, Point, Step
-from local import packages, triton, turns
+from local import packages, processes, triton, turns
 from local.errors import LocalError
 from local.images import build, recipes
 from local.state import PROJECT, State, cache_folder
@@ -165,7 +165,8 @@ def compare(state: State, progress: Progress) -> float:
                 )
             progress(
                 f"bench: tuned: {name}: {best.per_s:.1f}/s, p95 {best.p95_ms:.0f} ms with {best.users} users, "
-                f"batches of {one.batch:.1f}, the load's core {best.generator:.0%} busy"
+                f"batches of {one.batch:.1f}; Triton computed {best.server:.0%} of its core's time, "
+                f"the load's core was {best.load:.0%} busy"
             )
             figures[as_shipped].append(best.per_s)
     return statistics.fmean(figures[False]) / statistics.fmean(figures[True])
@@ -243,8 +244,9 @@ class Arena:
             before = self._counts(server)
             steps = () if wrong else tuple(self._steps(server))
             after = self._counts(server)
+            memory_mib = sum(map(processes.pss_kib, processes.family(server.pid))) / 1024
         texts, batches = (late - early for late, early in zip(after, before, strict=True))
-        return Measured(point, steps, texts / max(batches, 1), wrong)
+        return Measured(point, steps, texts / max(batches, 1), memory_mib, wrong)
 
     def _lay(self, target: Path, config: str) -> None:
         shutil.rmtree(target, ignore_errors=True)
@@ -298,15 +300,18 @@ class Arena:
             duration_s=tuning.STEP_S,
             keep_alive=True,
         )
-        busy: list[tuple[float, float]] = []
+        seen: list[tuple[float, float, float]] = []
 
         def heard(_: Interval) -> None:
-            busy.append((time.monotonic(), _busy_s(self.ours)))
+            server_s = sum(map(processes.cpu_s, processes.family(server.pid)))
+            seen.append((time.monotonic(), server_s, _busy_s(self.ours)))
 
         with Running(plan, heard) as running:
             made = running.made()
-        (first_s, first), (last_s, last) = busy[0], busy[-1]
-        return tuning.step(users, made.requests, (last - first) / max(last_s - first_s, 1e-9))
+        wall_s, server_s, load_s = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
+        return tuning.step(
+            users, made.requests, server_s / (wall_s * len(self.theirs)), load_s / (wall_s * len(self.ours))
+        )
 
 
 def _busy_s(cores: list[int]) -> float:

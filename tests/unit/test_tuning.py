@@ -69,14 +69,14 @@ def test_a_step_counts_what_ended_after_the_warm_up_and_before_its_end() -> None
     counted = [_asked(2.0, 0.010 * number) for number in range(1, 21)]
     early = _asked(0.0, tuning.WARM_S / 2)
     late = _asked(tuning.STEP_S - 0.1, 0.2)
-    made = tuning.step(4, [early, *counted, late], 0.25)
-    assert made == Step(4, 20 / (tuning.STEP_S - tuning.WARM_S), pytest.approx(190), 0, 0.25)
-    assert tuning.step(4, [early, *counted, late, _asked(0.0, 0.1, ok=False)], 0.25).failed == 1
-    assert tuning.step(4, [early, late], 0.0).p95_ms == math.inf
+    made = tuning.step(4, [early, *counted, late], 0.9, 0.25)
+    assert made == Step(4, 20 / (tuning.STEP_S - tuning.WARM_S), pytest.approx(190), 0, 0.9, 0.25)
+    assert tuning.step(4, [early, *counted, late, _asked(0.0, 0.1, ok=False)], 0.9, 0.25).failed == 1
+    assert tuning.step(4, [early, late], 0, 0).p95_ms == math.inf
 
 
 def _measured(point: Point, *steps: tuple[float, float], failed: int = 0, wrong: str = "") -> Measured:
-    return Measured(point, tuple(Step(8, per_s, p95_ms, failed, 0.1) for per_s, p95_ms in steps), 1.0, wrong)
+    return Measured(point, tuple(Step(8, per_s, p95_ms, failed, 0.9, 0.1) for per_s, p95_ms in steps), 1, 300, wrong)
 
 
 TWO = Point(2, Batching())
@@ -138,10 +138,10 @@ def test_what_triton_says_it_serves_by_is_compared_with_the_point(point: Point) 
 
 
 def test_the_table_says_where_the_load_itself_may_be_the_limit() -> None:
-    fast = Measured(BATCHED, (Step(64, 900.0, 80.0, 0, 0.95),), 12.3)
+    fast = Measured(BATCHED, (Step(64, 900.0, 80.0, 0, 0.7, 0.95),), 12.3, 400.4)
     assert tuning.row(fast, 100).split() == [
         *("1", "x", "1,", "any", "size,", "delay", "0", "ms", "64", "900.0", "80.0", "12.3"),
-        *("95%", "busy,", "which", "may", "be", "the", "limit"),
+        *("400", "70%", "95%", "the", "load", "may", "be", "the", "limit"),
     ]
     assert tuning.row(fast, 50).endswith("no step within 50 ms")
     assert tuning.row(_measured(BATCHED, (1, 1), wrong="EMBEDDING differs"), 50).endswith("EMBEDDING differs")
