@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fleet import known_answers, model_repository, tuning
+from fleet import model_repository, tuning
 from fleet.faults import Refused, table
 from fleet.load.plan import Plan
 from fleet.tuning import Measured, Point, Step
-from local import packages, processes, triton, turns
+from local import load, packages, processes, triton, turns
 from local.errors import LocalError
 from local.images import build, recipes
 from local.state import PROJECT, State, cache_folder
@@ -28,8 +28,9 @@ from services.load.run import Running
 from services.verification.program import WrongAnswerError, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
+    from fleet.known_answers import Case
     from fleet.load.plan import Interval
     from fleet.model_repository import ModelFolder
 
@@ -82,7 +83,7 @@ class Subject:
     """A model that can be tuned here: its files, and what it is known to answer."""
 
     folder: ModelFolder
-    cases: tuple[dict[str, Any], ...]
+    cases: tuple[Case, ...]
 
     @property
     def config(self) -> str:
@@ -105,14 +106,7 @@ def subject(model: str, project: Path = PROJECT) -> Subject:
             "the Python backend, and this machine no GPU",
             fix="tune a model of backend python and KIND_CPU; for others use Triton's Model Analyzer where GPUs are",
         )
-    answers, faults = known_answers.read(folder)
-    if answers is None:
-        raise LocalError(
-            f"how MODEL={model} is asked is not known",
-            details=table(faults),
-            fix="put known inputs and answers into its verification.json (CONTRIBUTING.md, Add a model)",
-        )
-    return Subject(folder, tuple(case.model_dump(mode="json") for case in answers.cases))
+    return Subject(folder, load.answers_of(folder).cases)
 
 
 def tune(given: Wish, state: State, progress: Progress, project: Path = PROJECT) -> None:
@@ -264,11 +258,12 @@ class Arena:
         """What the model answers wrongly to known requests that come all at once; empty where nothing."""
         cases = [self.tuned.cases[number % len(self.tuned.cases)] for number in range(TOGETHER)]
 
-        def ask(case: Mapping[str, Any]) -> str:
+        def ask(case: Case) -> str:
             path = f"/v2/models/{self.tuned.folder.name}/infer"
             try:
-                answer = server.post(path, {"inputs": case["inputs"]})
-                judge(dict(case), next(one["data"] for one in answer["outputs"] if one["name"] == case["output"]))
+                answer = server.post(path, {"inputs": case.request()["inputs"]})
+                got: list[Any] = next((one["data"] for one in answer["outputs"] if one["name"] == case.output), [])
+                judge(case.model_dump(mode="json"), got)
             except (triton.RefusedError, WrongAnswerError) as error:
                 return str(error)
             return ""
@@ -288,13 +283,12 @@ class Arena:
                     break
 
     def _step(self, server: triton.Server, users: int) -> Step:
-        case = self.tuned.cases[0]
         plan = Plan(
             host=triton.ADDRESS,
             port=server.port,
             model=self.tuned.folder.name,
             scenario="infer",
-            case={"inputs": case["inputs"], "output": case["output"], "values": len(case["expected"])},
+            case=self.tuned.cases[0].request(),
             arrivals="closed",
             points=((0, users),),
             duration_s=tuning.STEP_S,

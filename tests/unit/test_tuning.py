@@ -180,7 +180,7 @@ def project(tmp_path: Path) -> Path:
     [
         ("../fleet", "MODEL='../fleet' is no folder of model_repo"),
         ("llama-3-8b", "MODEL=llama-3-8b has backend"),
-        ("mute", "how MODEL=mute is asked is not known"),
+        ("mute", "how mute is asked is not known"),
         ("torn", "MODEL=torn is unfit"),
     ],
 )
