@@ -113,7 +113,7 @@ def tune(given: Wish, state: State, progress: Progress, project: Path = PROJECT)
     """Measures, says what to set, and writes it all to reports/tune.json; the model's folder stays as it is."""
     tuned = subject(given.model, project)
     began = time.monotonic()
-    with _arena(given, tuned, state, progress) as arena:
+    with arena_of(given, tuned, state, progress) as arena:
         progress(f"\n{tuning.HEADING}")
         for point in tuning.first_points(tuned.folder.config.max_batch_size):
             arena.show(point)
@@ -148,7 +148,7 @@ def compare(state: State, progress: Progress) -> float:
     given = wish("", "1", "", len(os.sched_getaffinity(0)))
     tuned = subject(given.model)
     figures: dict[bool, list[float]] = {True: [], False: []}
-    with _arena(given, tuned, state, progress) as arena:
+    with arena_of(given, tuned, state, progress) as arena:
         for as_shipped in (False, True, True, False) * (ROUNDS // 2):
             one = arena.measure(tuning.UNTUNED, None if not as_shipped else tuned.config)
             best = one.best(given.p95_ms)
@@ -167,7 +167,7 @@ def compare(state: State, progress: Progress) -> float:
 
 
 @contextmanager
-def _arena(given: Wish, tuned: Subject, state: State, progress: Progress) -> Iterator[Arena]:
+def arena_of(given: Wish, tuned: Subject, state: State, progress: Progress) -> Iterator[Arena]:
     """Where points are measured: the image unpacked, this process and the load on the core that is left for them."""
     packages.require_machine()
     packages.ensure(progress)
@@ -217,30 +217,37 @@ class Arena:
 
     def measure(self, point: Point, config: str | None = None) -> Measured:
         """A point, or a whole `config.pbtxt` in its place, from the start of the server to its end."""
-        model = self.tuned.folder.name
-        models = self.folder / "models"
-        self._lay(models / model, tuning.configured(self.tuned.config, point) if config is None else config)
-        with triton.serving(
-            self.folder / "root", models, self.folder / "triton.log", self.theirs, point.threads
-        ) as server:
-            try:
-                server.load(model)
-                other = tuning.differs(server.get(f"/v2/models/{model}/config"), point) if config is None else ""
-            except triton.RefusedError as error:
-                raise LocalError(
-                    f"Triton refused {model} with {point}: {error}",
-                    details=(self.folder / "triton.log").read_text(errors="replace")[-2000:],
-                    fix="correct the model",
-                ) from error
-            if other:
-                raise LocalError(f"Triton serves another configuration than it was given: {other}", fix="tell us")
-            wrong = self._wrong(server)
+        with self.serving(point, config) as server:
+            wrong = self.wrong(server)
             before = self._counts(server)
             steps = () if wrong else tuple(self._steps(server))
             after = self._counts(server)
             memory_mib = sum(map(processes.pss_kib, processes.family(server.pid))) / 1024
         texts, batches = (late - early for late, early in zip(after, before, strict=True))
         return Measured(point, steps, texts / max(batches, 1), memory_mib, wrong)
+
+    @contextmanager
+    def serving(self, point: Point, config: str | None = None) -> Iterator[triton.Server]:
+        """Triton with the model, which it says that it serves as the point says."""
+        model = self.tuned.folder.name
+        root, models, log = (self.folder / name for name in ("root", "models", "triton.log"))
+        self._lay(models / model, tuning.configured(self.tuned.config, point) if config is None else config)
+        with triton.serving(root, models, log, self.theirs, point.threads) as server:
+            try:
+                server.load(model)
+                other = tuning.differs(server.get(f"/v2/models/{model}/config"), point) if config is None else ""
+            except triton.RefusedError as error:
+                raise LocalError(
+                    f"Triton refused {model} with {point}: {error}",
+                    details=log.read_text(errors="replace")[-2000:],
+                    fix="correct the model",
+                ) from error
+            if other:
+                raise LocalError(
+                    f"Triton serves another configuration than it was given: {other}",
+                    fix="set it by hand: this Triton understands the lines in another way",
+                )
+            yield server
 
     def _lay(self, target: Path, config: str) -> None:
         shutil.rmtree(target, ignore_errors=True)
@@ -254,7 +261,7 @@ class Arena:
         [stats] = server.get(f"/v2/models/{self.tuned.folder.name}/stats")["model_stats"]
         return int(stats["inference_count"]), int(stats["execution_count"])
 
-    def _wrong(self, server: triton.Server) -> str:
+    def wrong(self, server: triton.Server) -> str:
         """What the model answers wrongly to known requests that come all at once; empty where nothing."""
         cases = [self.tuned.cases[number % len(self.tuned.cases)] for number in range(TOGETHER)]
 
