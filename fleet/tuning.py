@@ -75,7 +75,7 @@ class Step:
     """What came of so many users who ask again as soon as they are answered.
 
     `server` is the part of its cores' time that Triton computed: with many users less than nearly all means that others
-    had the rest. `load` is how busy the load's cores were, whoever used them.
+    had the rest. `load` is the same of the load's own program.
     """
 
     users: int

@@ -13,7 +13,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fleet import model_repository, tuning
@@ -29,6 +28,7 @@ from services.verification.program import WrongAnswerError, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from fleet.known_answers import Case
     from fleet.load.plan import Interval
@@ -160,7 +160,7 @@ def compare(state: State, progress: Progress) -> float:
             progress(
                 f"bench: tuned: {name}: {best.per_s:.1f}/s, p95 {best.p95_ms:.0f} ms with {best.users} users, "
                 f"batches of {one.batch:.1f}; Triton computed {best.server:.0%} of its core's time, "
-                f"the load's core was {best.load:.0%} busy"
+                f"the load {best.load:.0%} of its own"
             )
             figures[as_shipped].append(best.per_s)
     return statistics.fmean(figures[False]) / statistics.fmean(figures[True])
@@ -304,8 +304,7 @@ class Arena:
         seen: list[tuple[float, float, float]] = []
 
         def heard(_: Interval) -> None:
-            server_s = sum(map(processes.cpu_s, processes.family(server.pid)))
-            seen.append((time.monotonic(), server_s, _busy_s(self.ours)))
+            seen.append((time.monotonic(), _computed_s(server.pid), _computed_s(running.pid)))
 
         with Running(plan, heard) as running:
             made = running.made()
@@ -315,15 +314,9 @@ class Arena:
         )
 
 
-def _busy_s(cores: list[int]) -> float:
-    """Seconds that these cores have been at work since the machine started, whatever for (proc_stat(5))."""
-    ticks = 0
-    for line in Path("/proc/stat").read_text().splitlines():
-        name, *counts = line.split()
-        if name in {f"cpu{core}" for core in cores}:
-            user, nice, system, _, _, irq, soft_irq, steal = map(int, counts[:8])
-            ticks += user + nice + system + irq + soft_irq + steal
-    return ticks / os.sysconf("SC_CLK_TCK")
+def _computed_s(pid: int) -> float:
+    """Seconds that a process and all that descends from it have computed."""
+    return sum(map(processes.cpu_s, processes.family(pid)), 0.0)
 
 
 def _write(given: Wish, measured: list[Measured], best: Measured | None, seconds: float, project: Path) -> None:
