@@ -5,10 +5,10 @@ STACK ?= local
 # Recipes read these from the environment: a text with quotes in it is then an argument, not a part of the command.
 export STACK STATE CLUSTER EXPORT PUSH BASE NODES SIMULATE_GPUS YES ONLY REFRESH
 LOAD := PROFILE ARRIVALS USERS RATE DURATION P95_MS KEEP_ALIVE RETRIES SEED
-export MODEL SCENARIO IN_CLUSTER PODS $(LOAD)
+export MODEL SCENARIO IN_CLUSTER PODS CORES $(LOAD)
 # STATE=<folder> keeps a cluster and its stack there instead of in .fleet: a second one beside the first.
 .DEFAULT_GOAL := help
-.PHONY: help up down test soak check preview render preflight rehearse simulate load golden verify images prepare bench settings clean
+.PHONY: help up down test soak check preview render preflight rehearse simulate load tune golden verify images prepare bench settings clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -58,6 +58,9 @@ simulate: .venv ## what the autoscalers will do with a load (STACK=prod TRACE=pr
 
 load: .venv ## load on the fleet with a live view (PROFILE=smoke, ramp, step, soak or spike; docs/load.md has the rest); reports/load.html
 	@$(PY) -m local $${STATE:+--state="$$STATE"} load --stack="$$STACK" --model="$$MODEL" --scenario="$$SCENARIO" --pods="$${PODS:-$${IN_CLUSTER:+1}}" $${CLUSTER:+--cluster="$$CLUSTER"} $(foreach name,$(LOAD),$${$(name):+"$(name)=$$$(name)"})
+
+tune: .venv ## what batching and how many instances serve a model best on this machine (MODEL=minilm CORES=1 P95_MS=100); reports/tune.json
+	@$(PY) -m local $${STATE:+--state="$$STATE"} tune --model="$$MODEL" --cores="$$CORES" --p95-ms="$$P95_MS"
 
 golden: .venv ## write the plans in tests/golden again; read the difference before you commit it
 	@$(PY) -m local $${STATE:+--state="$$STATE"} golden

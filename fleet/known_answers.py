@@ -8,7 +8,7 @@ number.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -53,6 +53,11 @@ class Case(_Strict):
     expected: Annotated[tuple[Value, ...], Field(min_length=1)]
     tolerance: Annotated[float, Field(ge=0)]
     source: Name
+
+    def request(self) -> dict[str, Any]:
+        """What a load asks with (`fleet.load.plan.Plan.case`): what an input looks like, how much an answer holds."""
+        inputs = [one.model_dump(mode="json") for one in self.inputs]
+        return {"inputs": inputs, "output": self.output, "values": len(self.expected)}
 
 
 class KnownAnswers(_Strict):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 DEPTH_MAX: Final = 100
 """As protobuf's own parsers limit nesting."""
@@ -71,6 +71,11 @@ class _Token(NamedTuple):
     kind: str
     text: str
     line: int
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
 
 
 def _wrong(name: str, value: Value, wanted: str) -> NoReturn:
@@ -79,9 +84,22 @@ def _wrong(name: str, value: Value, wanted: str) -> NoReturn:
 
 def parse(text: str) -> Message:
     """The message that `text` holds. Raises `ValueError` with the line of the first thing that is no protobuf text."""
+    return _Reader(_tokens(text)).message("", 0)
+
+
+def without(text: str, names: Collection[str]) -> str:
+    """`text` less these fields of its outermost message; all else, comments too, stays as it is written."""
     tokens = _tokens(text)
     reader = _Reader(tokens)
-    return reader.message("", 0)
+    kept: list[str] = []
+    position = 0
+    while not reader.ends(""):
+        first = tokens[reader.next]
+        name, _ = reader.field(0)
+        if name in names:
+            kept.append(text[position : first.start])
+            position = tokens[reader.next - 1].end
+    return "".join([*kept, text[position:]])
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -92,10 +110,10 @@ def _tokens(text: str) -> list[_Token]:
         if match is None:
             raise ValueError(f"line {line}: cannot read {text[position : position + 20]!r}")
         if match.lastgroup != "space":
-            tokens.append(_Token(str(match.lastgroup), match.group(), line))
+            tokens.append(_Token(str(match.lastgroup), match.group(), line, position))
         line += match.group().count("\n")
         position = match.end()
-    return [*tokens, _Token("end", "the end", line)]
+    return [*tokens, _Token("end", "the end", line, position)]
 
 
 class _Reader:
@@ -103,25 +121,29 @@ class _Reader:
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self._tokens = tokens
-        self._next = 0
+        self.next = 0
 
     def message(self, closing: str, depth: int) -> Message:
         if depth > DEPTH_MAX:
-            line = self._tokens[self._next].line
+            line = self._tokens[self.next].line
             raise ValueError(f"line {line}: messages are nested more than {DEPTH_MAX} deep")
         fields: dict[str, list[Value]] = {}
-        while not self._ends(closing):
-            name = self._take("word", "the name of a field")
-            colon = self._accept(":")
-            values = fields.setdefault(name, [])
-            values += self._list(depth) if self._accept("[") else [self._value(depth, scalar=colon)]
-            _ = self._accept(",") or self._accept(";")
+        while not self.ends(closing):
+            name, values = self.field(depth)
+            fields.setdefault(name, []).extend(values)
         return Message(fields)
 
-    def _ends(self, closing: str) -> bool:
+    def field(self, depth: int) -> tuple[str, list[Value]]:
+        name = self._take("word", "the name of a field")
+        colon = self._accept(":")
+        values = self._list(depth) if self._accept("[") else [self._value(depth, scalar=colon)]
+        _ = self._accept(",") or self._accept(";")
+        return name, values
+
+    def ends(self, closing: str) -> bool:
         if closing:
             return self._accept(closing)
-        return self._tokens[self._next].kind == "end"
+        return self._tokens[self.next].kind == "end"
 
     def _list(self, depth: int) -> list[Value]:
         values: list[Value] = []
@@ -138,35 +160,35 @@ class _Reader:
         for opening, closing in (("{", "}"), ("<", ">")):
             if self._accept(opening):
                 return self.message(closing, depth + 1)
-        token = self._tokens[self._next]
+        token = self._tokens[self.next]
         if not scalar or token.kind not in ("text", "number", "word"):
             raise self._unexpected("a value" if scalar else "':' or '{'")
-        self._next += 1
+        self.next += 1
         if token.kind == "word":
             return Word(token.text)
         if token.kind == "number":
             return _number(token)
         text = _unquoted(token)
-        while self._tokens[self._next].kind == "text":
-            text += _unquoted(self._tokens[self._next])
-            self._next += 1
+        while self._tokens[self.next].kind == "text":
+            text += _unquoted(self._tokens[self.next])
+            self.next += 1
         return text
 
     def _take(self, kind: str, wanted: str) -> str:
-        token = self._tokens[self._next]
+        token = self._tokens[self.next]
         if token.kind != kind:
             raise self._unexpected(wanted)
-        self._next += 1
+        self.next += 1
         return token.text
 
     def _accept(self, mark: str) -> bool:
-        token = self._tokens[self._next]
+        token = self._tokens[self.next]
         accepted = token.kind == "mark" and token.text == mark
-        self._next += accepted
+        self.next += accepted
         return accepted
 
     def _unexpected(self, wanted: str) -> ValueError:
-        token = self._tokens[self._next]
+        token = self._tokens[self.next]
         return ValueError(f"line {token.line}: {token.text} stands where {wanted} belongs")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.load import profiles
-from local import bench, commands, load, packages, push, rehearse, simulate, stack, turns
+from local import bench, commands, load, packages, push, rehearse, simulate, stack, tune, turns
 from local.cluster import topology
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
@@ -45,6 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     loading.add_argument("variables", nargs="*", metavar="NAME=VALUE", help=", ".join(profiles.VARIABLES.values()))
     for parsed in (preview, render, preflight, rehearsal, verify, simulation, loading):
         parsed.add_argument("--stack", required=True)
+    tuning = command.add_parser("tune", help="what batching and how many instances serve a model best here")
+    tuning.add_argument("--model", default="", help=f"a folder of {tune.MODELS}; without it {tune.MODEL}")
+    tuning.add_argument("--cores", default="", help="Triton's; without it all but one, which the load needs")
+    tuning.add_argument("--p95-ms", default="", help="longest 95th percentile of the latency")
     command.add_parser("golden", help="write the plans in tests/golden again")
     images = command.add_parser("images", help="build the images")
     images.add_argument("--export", type=Path, help="folder to write the image archives to")
@@ -104,6 +108,9 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
         ),
         state,
         _progress,
+    ),
+    "tune": lambda given, state: tune.tune(
+        tune.wish(given.model, given.cores, given.p95_ms, len(os.sched_getaffinity(0))), state, _progress
     ),
     "golden": lambda _, state: commands.golden(state, _progress),
     "images": lambda given, _: (

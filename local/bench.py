@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from fleet import monitoring, names
-from local import bench_load, bench_rules, bench_steps, commands, stack, toolchain
+from local import bench_load, bench_rules, bench_steps, commands, stack, toolchain, tune
 from local.cluster import lifecycle
 from local.cluster.handle import Handle
 from local.errors import LocalError
@@ -223,6 +223,10 @@ def _scale_out(bench: Bench) -> float:
     return bench_steps.measure(bench.state, bench.progress)
 
 
+def _tuned(bench: Bench) -> float:
+    return tune.compare(bench.state, bench.progress)
+
+
 def _check(bench: Bench) -> float:
     return bench.timed(["make", "check"])
 
@@ -292,6 +296,12 @@ BENCHMARKS: dict[str, tuple[str, str, float | None, Callable[[Bench], float]]] =
         "times",
         0.7,
         _scale_out,
+    ),
+    "tuned": (
+        "throughput of the untuned model by that of the model as shipped, each within the same p95, on one core",
+        "times",
+        round(1 / 1.3, 2),
+        _tuned,
     ),
     "check": ("make check, installed", "s", 60, _check),
     "preview_prod": ("make preview STACK=prod, the second time", "s", 20, _preview_prod),

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from fleet.known_answers import KnownAnswers
     from fleet.load.outcome import Verdict
     from fleet.load.plan import Scenario
     from fleet.load.profiles import Wish
     from fleet.load.report import Load
+    from fleet.model_repository import ModelFolder
     from fleet.schema import ModelSettings
     from fleet.settings import Settings
     from local.state import State
@@ -166,16 +168,19 @@ def known_case(model: ModelSettings, scenario: Scenario, project: Path = PROJECT
     """A known request of the model's: what an input looks like, and how much an answer holds."""
     if scenario != "infer":
         return {}
-    answers, faults = known_answers.read(model_repository.read(project, model.repository))
+    return answers_of(model_repository.read(project, model.repository)).cases[0].request()
+
+
+def answers_of(folder: ModelFolder) -> KnownAnswers:
+    """What the model is known to answer. LocalError where nobody knows."""
+    answers, faults = known_answers.read(folder)
     if answers is None:
         raise LocalError(
-            f"how {model.name} is asked is not known",
+            f"how {folder.name} is asked is not known",
             details=table(faults) if faults else "",
             fix="put known inputs and answers into its verification.json (CONTRIBUTING.md, Add a model)",
         )
-    case = answers.cases[0]
-    inputs = [one.model_dump(mode="json") for one in case.inputs]
-    return {"inputs": inputs, "output": case.output, "values": len(case.expected)}
+    return answers
 
 
 def _cluster(given: Given, state: State) -> KubernetesCluster:

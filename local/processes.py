@@ -1,7 +1,8 @@
-"""Processes of this machine: who descends from whom, in which pod, with how much memory."""
+"""Processes of this machine: who descends from whom, in which pod, with how much memory and time."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -36,3 +37,12 @@ def pss_kib(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds that a process has computed so far (proc_pid_stat(5): utime and stime)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -124,6 +124,10 @@ class Running:
             self._process.send_signal(signal.SIGTERM)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def over(self) -> bool:
         return self._process.poll() is not None
 

@@ -53,6 +53,11 @@ def made(tmp_path: Path) -> Path:
         ),
         (["images", "PUSH=r/x", "BASE=a; b"], ["images", "--push=r/x", "--base=a; b"]),
         (["images", "EXPORT=*"], ["images", "--export=*"]),
+        (["tune"], ["tune", "--model=", "--cores=", "--p95-ms="]),
+        (
+            ["tune", "MODEL=a; b", "CORES=$$(touch spoilt)", "P95_MS=5"],
+            ["tune", "--model=a; b", "--cores=$(touch spoilt)", "--p95-ms=5"],
+        ),
         (["bench", "ONLY=a b"], ["bench", "--only=a b"]),
     ],
 )

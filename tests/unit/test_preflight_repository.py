@@ -43,6 +43,22 @@ def test_words_are_no_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("", ""),
+        ("a: 1", ""),
+        ("# one\na: 1 # two\nb { a: 3 }\n", "# one\n # two\nb { a: 3 }\n"),
+        ('a { b: "}" } b: 2', " b: 2"),
+        ("b: 1, a: [1, 2]; b: 3", "b: 1,  b: 3"),
+        ("a [ { b: 1 }, < c: 2 > ] b: 1", " b: 1"),
+        ("a: 'x' \"y\" b: 'a: 1' a: -2", " b: 'a: 1' "),
+    ],
+)
+def test_fields_are_taken_out_of_protobuf_text_and_the_rest_stays_as_it_is(text: str, left: str) -> None:
+    assert protobuf_text.without(text, {"a"}) == left
+
+
+@pytest.mark.parametrize(
     ("text", "error"),
     [
         ("a", "line 1: the end stands where ':' or '{' belongs"),
