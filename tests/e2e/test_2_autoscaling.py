@@ -17,6 +17,7 @@ from local import paced
 from local.cluster import lifecycle
 from local.state import State
 from tests.e2e.checkout import Client
+from tests.e2e.cluster import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,9 @@ def bed(checkout: Checkout) -> paced.Bed:
 def watched(bed: paced.Bed) -> Iterator[tuple[paced.Sizes, Autoscalers]]:
     autoscalers = Autoscalers(bed)
     with paced.Sizes(bed, NAMESPACE) as sizes:
+        # Until both watches have told what is there: the first events are no changes.
+        sizes.wait(DEPLOYMENT, 1, 1, since=0, within_s=60)
+        eventually(lambda: bool(autoscalers.events), "the watch of autoscalers tells what is there")
         yield sizes, autoscalers
     autoscalers.end()
 
