@@ -101,6 +101,7 @@ def test_a_smoke_load_is_answered_and_its_report_adds_up(checkout: Checkout) -> 
 
 @pytest.mark.soak
 def test_a_step_makes_both_skus_grow_and_shrink_and_no_request_fails(checkout: Checkout) -> None:
+    most(checkout, 4)
     done = checkout.make("load", "PROFILE=step")
     assert done.status == 0, done.text[-3000:]
     found = reported(checkout)
