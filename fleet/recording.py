@@ -89,6 +89,8 @@ ERROR_WINDOWS: Final = ("5m", "30m", "1h", "6h", "3d")
 
 PENDING_SCRAPES: Final = 2
 """Requests wait if so many scrapes in a row say so: one that is seen between its arrival and its batch does not."""
+LOAD_EVALUATIONS: Final = 2
+"""In an interval, of what autoscaling reads: what was scraped then waits half as long (docs/autoscaling.md)."""
 PROMISES_INTERVAL_S: Final = 60
 """Windows of hours need no newer value, and each evaluation reads all of them."""
 
@@ -195,21 +197,28 @@ def _record(name: str, expr: str, **labels: str) -> Rule:
     return {"record": name, "expr": expr, **({"labels": labels} if labels else {})}
 
 
-def pod_rules(settings: Settings) -> list[Rule]:
-    """What autoscaling reads: one sample for each pod."""
+def load_rules(settings: Settings) -> list[Rule]:
+    """What autoscaling reads, one sample for each pod, and what it is made of."""
     triton = _Triton(settings)
     waiting = f'nv_trt_llm_request_metrics{{{triton.job}, request_type="waiting"}}'
     return [
         _record(PART_FINISHED, triton.rate("nv_inference_request_success")),
         _record(PART_QUEUE, triton.rate("nv_inference_queue_duration_us")),
         _record(PART_COMPUTE, triton.rate("nv_inference_compute_infer_duration_us")),
+        _record(QUEUE_COMPUTE_RATIO, triton.ratio()),
+        _record(WAITING_REQUESTS, f"sum {by(_POD)} ({waiting})"),
+    ]
+
+
+def pod_rules(settings: Settings) -> list[Rule]:
+    """How long requests take: one sample for each pod."""
+    triton = _Triton(settings)
+    return [
         _record(PART_REQUEST, triton.rate("nv_inference_request_duration_us")),
         _record(PART_UNANSWERED, triton.unanswered()),
-        _record(QUEUE_COMPUTE_RATIO, triton.ratio()),
         _record(QUEUE_DURATION, triton.mean(triton.recorded(PART_QUEUE))),
         _record(COMPUTE_DURATION, triton.mean(triton.recorded(PART_COMPUTE))),
         _record(REQUEST_DURATION, triton.mean(triton.recorded(PART_REQUEST))),
-        _record(WAITING_REQUESTS, f"sum {by(_POD)} ({waiting})"),
     ]
 
 
@@ -359,7 +368,8 @@ def rules(settings: Settings) -> Manifest:
         settings,
         RULES,
         {
-            "triton-load": (interval_s, pod_rules(settings)),
+            "triton-load": (max(interval_s // LOAD_EVALUATIONS, 1), load_rules(settings)),
+            "triton-pods": (interval_s, pod_rules(settings)),
             "triton-skus": (interval_s, sku_rules(settings)),
             "triton-bounds": (interval_s, bound_rules(settings)),
             "triton-gpus": (interval_s, gpu_rules(settings)),

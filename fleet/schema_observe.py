@@ -174,7 +174,7 @@ class Monitoring(Model):
         1,
         SCRAPE_MAX_S,
         "autoscaling cannot react faster than its series",
-        "Time between two evaluations of rules, seconds.",
+        "Time between two evaluations of rules, seconds; those that autoscaling reads come twice as often.",
         default=10,
     )
     rate_window_s: int = whole(

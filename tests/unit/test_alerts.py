@@ -197,9 +197,11 @@ def test_the_time_out_of_a_scrape_is_within_its_interval(project: Path) -> None:
 def test_windows_follow_the_settings(project: Path) -> None:
     times = {"scrape_interval_s": 20, "rate_window_s": 240, "evaluation_interval_s": 15, "relist_interval_s": 60}
     manifest = recording.rules(local_settings(project, monitoring=times))
-    (load,) = [group["rules"] for group in manifest["spec"]["groups"] if group["name"] == "triton-load"]
-    assert set(re.findall(r"\[(\w+)\]", str(load))) == {"240s", "40s"}
-    assert {group["interval"] for group in manifest["spec"]["groups"]} == {"15s", "60s"}
+    groups = {group["name"]: group for group in manifest["spec"]["groups"]}
+    assert set(re.findall(r"\[(\w+)\]", str(groups["triton-load"]))) == {"240s", "40s"}
+    # 15 / 2, whole seconds.
+    assert groups.pop("triton-load")["interval"] == "7s"
+    assert {group["interval"] for group in groups.values()} == {"15s", "60s"}
 
 
 def test_autoscalings_series_keep_what_maps_them_to_a_pod_b24(project: Path) -> None:
