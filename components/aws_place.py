@@ -13,7 +13,7 @@ from components.image_repositories import ImageRepositories, ImageRepositoriesAr
 from components.network import Network, NetworkArgs
 from components.node_autoscaler import NodeAutoscaler, NodeAutoscalerArgs
 from components.place import Place
-from fleet import aws_addons, monitoring, names
+from fleet import aws_addons, monitoring, names, workload
 
 if TYPE_CHECKING:
     from fleet import schema
@@ -43,6 +43,7 @@ def _make(settings: schema.Settings, cluster: schema.EksCluster) -> Place:
             role_arn=made.node_role_arn,
             auto_scaling_groups=made.auto_scaling_groups,
             provider=made.provider,
+            drain_s=workload.longest_grace_s(settings),
             after=made.ready,
         ),
     )

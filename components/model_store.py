@@ -68,7 +68,7 @@ class ModelStore(pulumi.ComponentResource):
     def _claim_volume(self) -> PersistentVolumeClaim:
         settings, namespace = self._args.settings, self._args.namespace
         volume_manifest, claim_manifest = store.volume(settings, self._args.handle), store.claim(settings)
-        drained = max(workload.grace_s(model) for model in settings.models) + MESSAGE_MARGIN_S
+        drained = workload.longest_grace_s(settings) + MESSAGE_MARGIN_S
         volume = register(
             PersistentVolume,
             volume_manifest,

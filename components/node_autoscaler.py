@@ -36,6 +36,8 @@ class NodeAutoscalerArgs:
     """Of any role in the account, which it names."""
     auto_scaling_groups: Sequence[pulumi.Input[str]]
     provider: kubernetes.Provider
+    drain_s: int
+    """The longest that a pod of a node that goes may take to stop."""
     after: Sequence[pulumi.Resource]
 
 
@@ -69,7 +71,9 @@ class NodeAutoscaler(pulumi.ComponentResource):
                 charts=args.charts,
                 chart=aws_autoscaler.CHART,
                 namespace=names.NAMESPACE_SYSTEM,
-                values=aws_autoscaler.values(cluster.name, cluster.region, cluster.kubernetes_version),
+                values=aws_autoscaler.values(
+                    cluster.name, cluster.region, cluster.kubernetes_version, args.drain_s
+                ),
             ),
             pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[identity]),
         )

@@ -6,7 +6,7 @@ import difflib
 import ipaddress
 from typing import TYPE_CHECKING, Final
 
-from fleet import aws_addons, aws_autoscaler, aws_names, aws_network, aws_nodes, catalog
+from fleet import aws_addons, aws_autoscaler, aws_names, aws_network, aws_nodes, catalog, workload
 from fleet.catalog.kubernetes import versions
 from fleet.catalog.regions import regions
 from fleet.faults import Fault, shown
@@ -31,6 +31,8 @@ https://docs.aws.amazon.com/eks/latest/best-practices/vpc-cni.html"""
 ALLOCATABLE_MEMORY: Final = 0.86
 """Of a node's memory, what pods get: the least of the catalog's GPU instances (g5.xlarge: 14162 of 16384 MiB), as the
 catalog's source of measures records them."""
+SPOT_NOTICE_S: Final = 120
+"""https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html"""
 SYSTEM_CPU: Final = 0.5
 """Cores of a node that its own pods take."""
 
@@ -68,6 +70,8 @@ def warnings(draft: Draft) -> Iterator[Fault]:
     for index, sku in draft.skus.items():
         if draft.environment == "prod" and sku.instance is not None and sku.instance.capacity == "spot":
             yield from _spot(f"skus[{index}].instance", sku)
+    for number, model in draft.models.items():
+        yield from _cut_short(f"models[{number}].drain_timeout_s", model, draft)
     if draft.environment == "prod":
         yield from _unprotected(draft)
 
@@ -587,6 +591,21 @@ def _spot(where: str, sku: Sku) -> Iterator[Fault]:
             "AWS takes spot nodes back at two minutes' notice, all of a type at once when it needs them",
             "set on_demand_floor to what must stay, or accept it",
         )
+
+
+def _cut_short(where: str, model: ModelSettings, draft: Draft) -> Iterator[Fault]:
+    most_s = SPOT_NOTICE_S - workload.PRE_STOP_S
+    spot = {sku.name for sku in draft.skus.values() if sku.instance is not None and sku.instance.capacity == "spot"}
+    for placement in model.placements:
+        if placement.sku in spot and model.drain_timeout_s > most_s:
+            yield Fault(
+                where,
+                str(model.drain_timeout_s),
+                f"at most {most_s} on SKU '{placement.sku}' with capacity: spot",
+                f"a spot node is gone {SPOT_NOTICE_S} s after its notice, {workload.PRE_STOP_S} of which pass before "
+                "Triton is told; requests that take longer fail",
+                "lower it, or place the model on nodes on demand",
+            )
 
 
 def _unprotected(draft: Draft) -> Iterator[Fault]:

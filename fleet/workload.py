@@ -15,9 +15,17 @@ if TYPE_CHECKING:
 
 CONTAINER: Final = "triton"
 SCRATCH_MIB: Final = 256
+MILLISECONDS: Final = 1000
 
-PRE_STOP_S: Final = 5
-"""A pod that stops gets connections until each node has taken its address out of the Service; this long it waits."""
+ENDPOINTS_S: Final = 5
+"""A pod that stops gets new connections until each node has taken its address out of the Service."""
+GRPC_CONNECTION_AGE_S: Final = 10
+"""After this Triton has a gRPC client open a new connection, which costs no request; calls in flight end on the old one.
+Without it a client keeps the one that it has, and Triton fails each call on it from the moment it is told to stop."""
+GRPC_AGE_JITTER: Final = 1.1
+"""gRPC lengthens an age by up to a tenth: https://github.com/grpc/proposal/blob/master/A9-server-side-conn-mgt.md"""
+PRE_STOP_S: Final = ENDPOINTS_S + math.ceil(GRPC_CONNECTION_AGE_S * GRPC_AGE_JITTER)
+"""From the order to stop until Triton hears of it: nobody opens a connection any more, and gRPC's have all ended."""
 GRACE_MARGIN_S: Final = 15
 """Between Triton's own exit timeout and the kill: unloading the backends, which Triton does after the last request."""
 
@@ -75,6 +83,11 @@ def grace_s(model: ModelSettings) -> int:
     return PRE_STOP_S + model.drain_timeout_s + GRACE_MARGIN_S
 
 
+def longest_grace_s(settings: Settings) -> int:
+    """Seconds in which every replica has stopped, whatever model it serves."""
+    return max(grace_s(model) for model in settings.models)
+
+
 def timing(model: ModelSettings, placement: Placement, images: Images) -> Timing:
     """The time-outs of a Deployment, each at least what happens inside it can take."""
     startup_failures = math.ceil(model.load_timeout_s / STARTUP_PERIOD_S)
@@ -103,6 +116,7 @@ def triton_command(model: ModelSettings, digest: str) -> list[str]:
         f"--exit-timeout-secs={model.drain_timeout_s}",
         f"--http-port={names.PORT_HTTP}",
         f"--grpc-port={names.PORT_GRPC}",
+        f"--grpc-max-connection-age={GRPC_CONNECTION_AGE_S * MILLISECONDS}",
         f"--metrics-port={names.PORT_METRICS}",
     ]
 

@@ -66,12 +66,19 @@ def test_only_what_differs_from_an_add_ons_defaults_is_configured() -> None:
 
 
 def test_the_autoscaler_finds_the_groups_of_its_cluster_and_runs_on_system_nodes() -> None:
-    values = aws_autoscaler.values("fleet", "eu-west-1", "1.34")
+    values = aws_autoscaler.values("fleet", "eu-west-1", "1.34", 61)
     assert values["autoDiscovery"] == {"clusterName": "fleet"}
     assert values["awsRegion"] == "eu-west-1"
     assert values["image"] == {"tag": "v1.34.3"}
     assert values["nodeSelector"] == {"triton-fleet.io/node-role": "system"}
     assert values["rbac"]["serviceAccount"] == {"create": True, "name": aws_autoscaler.SERVICE_ACCOUNT}
+
+
+@pytest.mark.parametrize(("drain_s", "expected"), [(61, 600), (600, 600), (3631, 3631)])
+def test_the_autoscaler_lets_a_replica_end_its_requests_before_the_node_goes(drain_s: int, expected: int) -> None:
+    """It kills what still runs after 600 s, if it is told nothing."""
+    values = aws_autoscaler.values("fleet", "eu-west-1", "1.34", drain_s)
+    assert values["extraArgs"]["max-graceful-termination-sec"] == expected
 
 
 def test_each_kubernetes_with_add_ons_has_its_autoscaler() -> None:

@@ -612,6 +612,25 @@ WARNED = [
     ),
     pytest.param({"skus": [sku(instance={"capacity": "spot"})]}, [], id="spot in dev"),
     pytest.param(
+        {"skus": [sku(instance={"capacity": "spot"})], "models": [model(drain_timeout_s=105)]},
+        [
+            Fault(
+                "models[0].drain_timeout_s",
+                "105",
+                "at most 104 on SKU 'gpu' with capacity: spot",
+                "a spot node is gone 120 s after its notice, 16 of which pass before Triton is told; requests that "
+                "take longer fail",
+                "lower it, or place the model on nodes on demand",
+            )
+        ],
+        id="a drain that outlasts a spot node",
+    ),
+    pytest.param(
+        {"skus": [sku(instance={"capacity": "spot"})], "models": [model(drain_timeout_s=104)]},
+        [],
+        id="a drain that a spot node allows",
+    ),
+    pytest.param(
         {
             "environment": "prod",
             "place": cluster(protect=False),
