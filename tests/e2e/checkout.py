@@ -148,13 +148,13 @@ def known_case() -> dict[str, Any]:
     return dict(document["cases"][0])
 
 
-def infer(address: str, text: str | None = None) -> list[float]:
+def infer(address: str, text: str | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> list[float]:
     """One embedding over HTTP, on a connection of its own."""
     case = known_case()
     inputs = (
         case["inputs"] if text is None else [{"name": "TEXT", "datatype": "BYTES", "shape": [1, 1], "data": [text]}]
     )
-    connection = http.client.HTTPConnection(address, 8000, timeout=REQUEST_TIMEOUT_S)
+    connection = http.client.HTTPConnection(address, 8000, timeout=timeout_s)
     try:
         connection.request("POST", "/v2/models/minilm/infer", body=json.dumps({"inputs": inputs}))
         answer = connection.getresponse()

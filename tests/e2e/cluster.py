@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,14 @@ WITHIN_S = 90
 """A look at the node every 5 s, a kubelet's report every 5 s, and a busy machine."""
 
 
-def eventually(holds: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> float:
-    """Seconds until it held. A command that fails meanwhile is no answer: a kubelet that is away shows no log."""
+def eventually(holds: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
+    """A command that fails meanwhile is no answer: a kubelet that is away shows no log."""
     began = time.monotonic()
     while True:
         with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
             if holds():
-                return time.monotonic() - began
+                sys.stderr.write(f"\n  {what}: {time.monotonic() - began:.0f} s")
+                return
         assert time.monotonic() - began < within_s, f"not within {within_s} s: {what}"
         time.sleep(1)
 
@@ -42,8 +44,9 @@ def process_of(checkout: Checkout, program: str, *arguments: str) -> int:
     """The process of a component of the cluster, as the machine counts it, by its name and by arguments of it."""
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in children(running(checkout).pid)}
     wanted = {argument.encode() for argument in arguments}
-    (found,) = [pid for pid, words in commands.items() if words[1:2] == [program.encode()] and wanted <= {*words}]
-    return found
+    found = [pid for pid, words in commands.items() if words[1:2] == [program.encode()] and wanted <= {*words}]
+    assert len(found) == 1, f"{len(found)} processes of {program} {' '.join(arguments)}"
+    return found[0]
 
 
 def kubelet_of(checkout: Checkout, node: str) -> int:
