@@ -93,7 +93,8 @@ def test_a_smoke_load_is_answered_and_its_report_adds_up(checkout: Checkout) -> 
     assert found["p50_ms"] <= found["p95_ms"] <= found["p99_ms"]
     # Each replica counted what it answered, and together they answered what clients got.
     share = found["share"]
-    assert {sku: len(share[sku]["replicas"]) for sku in share} == FEWEST
+    # Prometheus knows a replica that has just gone for a while: it answered none.
+    assert {sku: sum(count > 0 for count in share[sku]["replicas"].values()) for sku in share} == FEWEST
     assert sum(one["answered"] for one in share.values()) == found["served"]
     assert all(one["part"] > 0.2 for one in share.values()), "each request has its own connection: a coin each"
     assert "<svg" in (checkout.folder / "reports" / "load.html").read_text()
