@@ -267,8 +267,10 @@ class Sizes:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(timeout=10)
         self._thread.join()
+        # It ends with its output, which this closes.
+        with self._process:
+            pass
 
     def _follow(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - asked for

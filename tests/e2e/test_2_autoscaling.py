@@ -53,8 +53,10 @@ class Autoscalers:
 
     def end(self) -> None:
         self._process.terminate()
-        self._process.wait(timeout=10)
         self._thread.join()
+        # It ends with its output, which this closes.
+        with self._process:
+            pass
 
 
 @pytest.fixture(scope="module")
