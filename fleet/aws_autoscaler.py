@@ -19,7 +19,7 @@ https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/README.m
 UNNEEDED_MINUTES: Final = 10
 """A node that has been empty this long goes. Long enough that the next rise of load finds the model still loaded."""
 DRAIN_LEAST_S: Final = 600
-"""How long the autoscaler waits for the pods of a node that goes, if nothing is said: what else runs there is used to it.
+"""How long the autoscaler waits for pods of a node that goes, if nothing is said: what else runs there is used to it.
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md"""
 
 

@@ -20,7 +20,7 @@ MILLISECONDS: Final = 1000
 ENDPOINTS_S: Final = 5
 """A pod that stops gets new connections until each node has taken its address out of the Service."""
 GRPC_CONNECTION_AGE_S: Final = 10
-"""After this Triton has a gRPC client open a new connection, which costs no request; calls in flight end on the old one.
+"""After this Triton has a gRPC client open a new connection, which costs no request; calls in flight end on the old.
 Without it a client keeps the one that it has, and Triton fails each call on it from the moment it is told to stop."""
 GRPC_AGE_JITTER: Final = 1.1
 """gRPC lengthens an age by up to a tenth: https://github.com/grpc/proposal/blob/master/A9-server-side-conn-mgt.md"""
