@@ -71,9 +71,7 @@ class NodeAutoscaler(pulumi.ComponentResource):
                 charts=args.charts,
                 chart=aws_autoscaler.CHART,
                 namespace=names.NAMESPACE_SYSTEM,
-                values=aws_autoscaler.values(
-                    cluster.name, cluster.region, cluster.kubernetes_version, args.drain_s
-                ),
+                values=aws_autoscaler.values(cluster.name, cluster.region, cluster.kubernetes_version, args.drain_s),
             ),
             pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[identity]),
         )

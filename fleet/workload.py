@@ -35,8 +35,9 @@ READINESS_FAILURES: Final = 3
 LIVENESS_PERIOD_S: Final = 10
 LIVENESS_FAILURES: Final = 6
 PROBE_TIMEOUT_S: Final = 5
-HUNG_GRACE_S: Final = PRE_STOP_S + 5
-"""From the order to stop until the kill of a server that did not answer for a minute: it drains nothing any more."""
+HUNG_GRACE_S: Final = 10
+"""From the order to stop until the kill of a server that did not answer for a minute: it drains nothing any more, and
+what waits before it is told, and is cut short, would wait for nobody."""
 
 SCHEDULING_ALLOWANCE_S: Final = 60
 """From a pod's creation to its container's start where the image is on the node: scheduling, mounts, the sandbox."""

@@ -161,7 +161,7 @@ def test_the_deployment_of_a_gpu_sku(project: Path) -> None:
                                 "periodSeconds": 10,
                                 "failureThreshold": 6,
                                 "timeoutSeconds": 5,
-                                "terminationGracePeriodSeconds": 21,
+                                "terminationGracePeriodSeconds": 10,
                             },
                             "lifecycle": {"preStop": {"sleep": {"seconds": 16}}},
                             "securityContext": {
