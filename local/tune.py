@@ -100,10 +100,10 @@ def subject(model: str, project: Path = PROJECT) -> Subject:
     except Refused as refused:
         raise LocalError(f"MODEL={model} is unfit", details=table(refused.faults), fix="correct its folder") from None
     if folder.config.backend != "python" or any(kind != "KIND_CPU" for kind in folder.config.kinds):
-        kinds = ", ".join(folder.config.kinds) or "of no kind"
+        kinds = ", ".join(folder.config.kinds) or "no kind of instance"
         raise LocalError(
-            f"MODEL={model} has backend {folder.config.backend or 'none'} and instances {kinds}: the image here has "
-            "the Python backend, and this machine no GPU",
+            f"MODEL={model} has {kinds} and backend {folder.config.backend or 'not named'}: the image here has the "
+            "Python backend alone, and this machine no GPU",
             fix="tune a model of backend python and KIND_CPU; for others use Triton's Model Analyzer where GPUs are",
         )
     return Subject(folder, load.answers_of(folder).cases)

@@ -179,7 +179,10 @@ def project(tmp_path: Path) -> Path:
     ("model", "error"),
     [
         ("../fleet", "MODEL='../fleet' is no folder of model_repo"),
-        ("llama-3-8b", "MODEL=llama-3-8b has backend"),
+        (
+            "llama-3-8b",
+            "MODEL=llama-3-8b has no kind of instance and backend not named: the image here has the Python ",
+        ),
         ("mute", "how mute is asked is not known"),
         ("torn", "MODEL=torn is unfit"),
     ],

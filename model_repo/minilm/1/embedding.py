@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-FEED_FORWARD_ROWS = 512
-"""Tokens that go through a feed-forward layer at a time: 3 MiB of activations, which stay in the processor's cache."""
+FEED_FORWARD_ROWS = 256
+"""Tokens that go through a feed-forward layer at a time: 1.5 MiB of activations, which stay near the core. With
+twice as many a text of a batch of 32 takes a third longer (docs/benchmarks.md).
+"""
 
 EXPECTED = {
     "config.json": {
