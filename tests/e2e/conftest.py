@@ -38,6 +38,7 @@ def checkout(before: dict[str, list[str]]) -> Iterator[Checkout]:
         up = copy.make("up")
         assert up.status == 0, up.text[-6000:]
         (copy.folder / "first-up.txt").write_text(up.text)
+        shutil.copy(copy.folder / "reports" / "verification.json", copy.folder / "first-verification.json")
         yield copy
     finally:
         copy.make("down")
