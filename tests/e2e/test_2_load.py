@@ -23,8 +23,8 @@ pytestmark = pytest.mark.e2e
 SKUS = ("a100-40gb", "h100-80gb")
 FEWEST = dict.fromkeys(SKUS, 1)
 USERS = 480
-"""They think for half a second. Two replicas answer 100 to 500 requests a second, so 430 to 230 wait or are in work: more
-than twice the 32 that a replica executes at once, and then more wait than are in work."""
+"""They think for half a second. Two replicas answer 100 to 500 requests a second, so 430 to 230 wait or are in work:
+more than twice the 32 that a replica executes at once, and then more wait than are in work."""
 SMOKE_S = 10
 BACK_S = 420
 """The window of the rates, that of scaling down, and a quarter of a minute for each replica."""
