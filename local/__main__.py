@@ -12,7 +12,7 @@ from fleet.load import profiles
 from local import bench, commands, load, packages, push, rehearse, simulate, stack, tune, turns
 from local.cluster import topology
 from local.errors import LocalError
-from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
+from local.state import CACHE_VARIABLE, State, cache_folder, default_state, named_path, require_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -70,10 +70,10 @@ def _progress(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
-    named = _file(arguments.state)
-    state = State(named) if named else default_state()
     _adapt(os.environ)
     try:
+        named = _file(arguments.state, "STATE")
+        state = State(named) if named else default_state()
         _require(arguments, state)
         COMMANDS[arguments.command](arguments, state)
     except LocalError as error:
@@ -89,9 +89,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
-    "up": lambda given, state: commands.up(state, _file(given.cluster), _progress, refresh=given.refresh),
-    "down": lambda given, state: commands.down(state, _file(given.cluster), _progress),
-    "verify": lambda given, state: commands.verify(given.stack, state, _file(given.cluster), _progress),
+    "up": lambda given, state: commands.up(state, _file(given.cluster, "CLUSTER"), _progress, refresh=given.refresh),
+    "down": lambda given, state: commands.down(state, _file(given.cluster, "CLUSTER"), _progress),
+    "verify": lambda given, state: commands.verify(given.stack, state, _file(given.cluster, "CLUSTER"), _progress),
     "preview": lambda given, state: commands.preview(given.stack, state, _progress),
     "render": lambda given, state: commands.render(given.stack, state, _progress),
     "preflight": lambda given, _: commands.preflight(given.stack, _progress),
@@ -103,7 +103,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
             variables=dict(text.partition("=")[::2] for text in given.variables),
             model=given.model,
             scenario=given.scenario,
-            cluster=_file(given.cluster),
+            cluster=_file(given.cluster, "CLUSTER"),
             pods=given.pods,
         ),
         state,
@@ -116,10 +116,10 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     "images": lambda given, _: (
         push.images(given.push, given.base, _progress)
         if given.push
-        else commands.images(_file(given.export), _progress)
+        else commands.images(_file(given.export, "EXPORT"), _progress)
     ),
     "prepare": lambda given, _: commands.prepare_cluster(
-        given.cluster.expanduser().resolve(),
+        named_path(given.cluster, f"CLUSTER={given.cluster}"),
         _progress,
         simulate_gpus=given.simulate_gpus,
         assume_yes=given.yes,
@@ -135,9 +135,9 @@ def _require(arguments: argparse.Namespace, state: State) -> None:
         stack.tracked_settings(arguments.stack)
     require_folder(state.root, f"STATE={arguments.state}" if arguments.state else "the state folder of this checkout")
     require_folder(cache_folder(), f"the cache ({CACHE_VARIABLE} names another)")
-    export = getattr(arguments, "export", None)
+    export = _file(getattr(arguments, "export", None), "EXPORT")
     if export is not None:
-        require_folder(export.expanduser().resolve(), f"EXPORT={export}")
+        require_folder(export, f"EXPORT={arguments.export}")
 
 
 def _not_ours(error: PermissionError) -> LocalError:
@@ -155,8 +155,8 @@ def _adapt(environment: MutableMapping[str, str]) -> None:
         environment[name] = ",".join(filter(None, [past, str(topology.NEVER_ROUTED)]))
 
 
-def _file(path: Path | None) -> Path | None:
-    return None if path is None else path.expanduser().resolve()
+def _file(path: Path | None, variable: str) -> Path | None:
+    return None if path is None else named_path(path, f"{variable}={path}")
 
 
 if __name__ == "__main__":

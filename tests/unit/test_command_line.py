@@ -125,6 +125,34 @@ def test_a_file_named_as_a_folder_is_refused(
     assert file.read_text() == "mine"
 
 
+@pytest.mark.parametrize("said", ["STATE", "CLUSTER", "EXPORT", "TRACE", "TRITON_FLEET_CACHE"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("~nobody-is-called-so/x", "there is no user nobody-is-called-so with a home folder"),
+        (300 * "x", "File name too long: at most 255 bytes stand between two slashes, and 4095 in all"),
+    ],
+    ids=["no home", "too long"],
+)
+def test_a_path_that_there_cannot_be_is_refused(  # noqa: PLR0913, PLR0917 - columns of the table
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, path: str, why: str
+) -> None:
+    for name in ("images", "up"):
+        monkeypatch.setattr(commands, name, lambda *_, **__: pytest.fail("it was run"))
+    words = {
+        "STATE": ["--state", path, "up"],
+        "CLUSTER": ["--state", str(tmp_path), "up", "--cluster", path],
+        "EXPORT": ["--state", str(tmp_path), "images", "--export", path],
+        "TRACE": ["--state", str(tmp_path), "simulate", "--stack=prod", "--trace", path],
+        "TRITON_FLEET_CACHE": ["--state", str(tmp_path), "up"],
+    }
+    if said == "TRITON_FLEET_CACHE":
+        monkeypatch.setenv(said, path)
+    assert command_line.main(words[said]) == 1
+    assert capsys.readouterr().err.startswith(f"\nerror: {said}={path}: {why}\nfix: ")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_in_which_nothing_can_be_made_is_refused() -> None:
     """Root may write anywhere but where the kernel says no."""
     with pytest.raises(LocalError) as refused:
