@@ -154,8 +154,8 @@ def test_the_table_says_where_the_load_itself_may_be_the_limit() -> None:
         ("2", "", 2, "CORES='2' is no whole number from 1 to 1: one core is left for the load"),
         ("0", "", 4, "CORES='0' is no whole number from 1 to 3: one core is left for the load"),
         ("x", "", 4, "CORES='x' is no whole number from 1 to 3: one core is left for the load"),
-        ("", "-5", 4, "P95_MS='-5' is no whole number from 1 to 60000: a step lasts some seconds"),
-        ("", "60001", 4, "P95_MS='60001' is no whole number from 1 to 60000: a step lasts some seconds"),
+        ("", "-5", 4, "P95_MS='-5' is no whole number from 1 to 3000: answers are counted for so long"),
+        ("", "3001", 4, "P95_MS='3001' is no whole number from 1 to 3000: answers are counted for so long"),
     ],
 )
 def test_what_cannot_be_tuned_so_is_refused(cores: str, p95_ms: str, machine: int, error: str) -> None:
