@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     loading.add_argument("--model", default="", help="model to ask; without it the only one")
     loading.add_argument("--scenario", default="", help="how a model that writes text is asked")
     loading.add_argument("--cluster", type=Path, help="kubeconfig file of another cluster")
+    loading.add_argument("--in-cluster", default="", help="1: make it inside the cluster")
     loading.add_argument("--pods", default="", help="make it inside the cluster, by so many pods")
     loading.add_argument("variables", nargs="*", metavar="NAME=VALUE", help=", ".join(profiles.VARIABLES.values()))
     for parsed in (preview, render, preflight, rehearsal, verify, simulation, loading):
@@ -104,7 +105,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
             model=given.model,
             scenario=given.scenario,
             cluster=_file(given.cluster, "CLUSTER"),
-            pods=given.pods,
+            pods=load.asked_pods(given.in_cluster, given.pods),
         ),
         state,
         _progress,

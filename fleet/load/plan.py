@@ -8,6 +8,8 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from fleet import arrivals
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,8 +35,8 @@ class NotOursError(Exception):
 class Plan:
     """One load on one model.
 
-    `points` are seconds and, with open arrivals, requests a second on a line through them; with closed ones, users
-    from then on. `parts` programs make it together: each makes an equal part, `part` counts from 0.
+    `points` are seconds and what is on the line through them: requests a second with open arrivals, users with closed
+    ones. `parts` programs make it together: each makes an equal part, `part` counts from 0.
     """
 
     host: str
@@ -58,6 +60,11 @@ class Plan:
     parts: int = 1
     requests_file: str = ""
     """Where each request is written, one a line. Empty: nowhere."""
+
+    def users(self, time_s: float) -> int:
+        """Of this part, with closed arrivals; all parts together have as many as the line says."""
+        whole = max(round(arrivals.value(self.points, time_s)), 0)
+        return whole // self.parts + (self.part < whole % self.parts)
 
     def text(self) -> str:
         return json.dumps(asdict(self))

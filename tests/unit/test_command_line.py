@@ -53,6 +53,13 @@ def made(tmp_path: Path) -> Path:
         ),
         (["images", "PUSH=r/x", "BASE=a; b"], ["images", "--push=r/x", "--base=a; b"]),
         (["images", "EXPORT=*"], ["images", "--export=*"]),
+        (
+            ["load", "PROFILE=a b", "IN_CLUSTER=0", "RATE=it's"],
+            [
+                *("load", "--stack=local", "--model=", "--scenario=", "--in-cluster=0", "--pods="),
+                *("PROFILE=a b", "RATE=it's"),
+            ],
+        ),
         (["tune"], ["tune", "--model=", "--cores=", "--p95-ms="]),
         (
             ["tune", "MODEL=a; b", "CORES=$$(touch spoilt)", "P95_MS=5"],
