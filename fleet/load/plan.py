@@ -129,12 +129,18 @@ def together(programs: Sequence[Sequence[Interval]]) -> list[Interval]:
     """What several programs told, second by second, as if one had."""
     seconds: dict[int, Interval] = {}
     for intervals in programs:
+        told: dict[int, Interval] = {}
         for one in intervals:
             second = math.ceil(one.time_s - SAME_S)
             total = seconds.setdefault(second, Interval(one.time_s))
             total.time_s = max(total.time_s, one.time_s)
-            for name in ("offered", "served", "failed", "retried", "tokens", "in_flight", "users"):
+            for name in ("offered", "served", "failed", "retried", "tokens"):
                 setattr(total, name, getattr(total, name) + getattr(one, name))
+            # A busy machine tells two intervals within a second; of what there is at a time, the later one holds.
+            before, told[second] = told.get(second), one
+            for name in ("in_flight", "users"):
+                more = getattr(one, name) - (getattr(before, name) if before is not None else 0)
+                setattr(total, name, getattr(total, name) + more)
             for name in ("latency", "first_token", "errors"):
                 counts = getattr(total, name)
                 for key, count in getattr(one, name).items():

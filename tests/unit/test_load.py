@@ -458,6 +458,12 @@ def test_pods_of_a_load_are_told_as_one() -> None:
     assert together([first]) == first
 
 
+def test_users_that_are_told_twice_within_a_second_are_counted_once() -> None:
+    late = [interval(4.9, served=1, users=5, in_flight=3), interval(5.0, served=2, users=4, in_flight=2)]
+    other = [interval(5.0, served=4, users=7, in_flight=1)]
+    assert together([late, other]) == [interval(5.0, served=7, users=11, in_flight=3)]
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3, 50])
 @pytest.mark.parametrize("peak", [1, 4, 5, 240])
 def test_pods_of_a_load_have_together_the_users_that_it_says(peak: int, parts: int) -> None:
