@@ -6,6 +6,7 @@ Triton runs from our image on cores of its own, the load on the one that is left
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import statistics
@@ -323,12 +324,16 @@ def _computed_s(pid: int) -> float:
 def _write(given: Wish, measured: list[Measured], best: Measured | None, seconds: float, project: Path) -> None:
     reports = project / "reports"
     reports.mkdir(exist_ok=True)
+    points = [asdict(one) for one in measured]
+    for step in (step for point in points for step in point["steps"]):
+        # JSON has no infinity.
+        step["p95_ms"] = step["p95_ms"] if math.isfinite(step["p95_ms"]) else None
     report = {
         **asdict(given),
         "machine_cores": os.cpu_count(),
         "seconds": round(seconds),
         "chosen": None if best is None else asdict(best.point),
         "lines": None if best is None else tuning.lines(best.point),
-        "points": [asdict(one) for one in measured],
+        "points": points,
     }
-    (reports / REPORT).write_text(json.dumps(report, indent=2) + "\n")
+    (reports / REPORT).write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -196,6 +197,14 @@ def test_a_model_that_cannot_be_tuned_here_is_refused(project: Path, model: str,
     with pytest.raises(LocalError) as refused:
         tune.subject(model, project)
     assert refused.value.what.startswith(error)
+
+
+def test_a_step_that_nobody_answered_is_told_in_json(tmp_path: Path) -> None:
+    measured = [Measured(BATCHED, (tuning.step(8, [], 0.5, 0.5),), 0.0, 100.0)]
+    tune._write(tune.Wish("minilm", 1, 100), measured, None, 5.0, tmp_path)
+    text = (tmp_path / "reports" / "tune.json").read_text()
+    report = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert report["points"][0]["steps"][0]["p95_ms"] is None
 
 
 def test_the_served_model_can_be_tuned(project: Path) -> None:
