@@ -13,6 +13,7 @@ from local import bench, commands, load, packages, push, rehearse, simulate, sta
 from local.cluster import topology
 from local.errors import LocalError
 from local.state import CACHE_VARIABLE, State, cache_folder, default_state, named_path, require_folder
+from services.load.run import LoadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -79,6 +80,10 @@ def main(argv: list[str] | None = None) -> int:
         COMMANDS[arguments.command](arguments, state)
     except LocalError as error:
         print(f"\nerror: {error}", file=sys.stderr, flush=True)
+        return 1
+    except LoadError as error:
+        failed = LocalError("the load was not made", details=str(error), fix="see what it says")
+        print(f"\nerror: {failed}", file=sys.stderr, flush=True)
         return 1
     except PermissionError as error:
         print(f"\nerror: {_not_ours(error)}", file=sys.stderr, flush=True)

@@ -24,7 +24,7 @@ from local import load, packages, processes, triton, turns
 from local.errors import LocalError
 from local.images import build, recipes
 from local.state import PROJECT, State, cache_folder
-from services.load.run import Running
+from services.load.run import LoadError, Running
 from services.verification.program import WrongAnswerError, judge
 
 if TYPE_CHECKING:
@@ -249,7 +249,14 @@ class Arena:
                     f"Triton serves another configuration than it was given: {other}",
                     fix="set it by hand: this Triton understands the lines in another way",
                 )
-            yield server
+            try:
+                yield server
+            except (triton.RefusedError, LoadError) as error:
+                raise LocalError(
+                    f"{model} with {point} could not be measured: {error}",
+                    details=log.read_text(errors="replace")[-2000:],
+                    fix="run it again; where it ends the same way, correct what Triton says above",
+                ) from error
 
     def _lay(self, target: Path, config: str) -> None:
         shutil.rmtree(target, ignore_errors=True)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from local import __main__ as command_line
-from local import commands, stack
+from local import bench, commands, stack
 from local.errors import LocalError
 from local.state import require_folder
+from services.load.run import LoadError
 
 PROJECT = Path(__file__).resolve().parents[2]
 SHOW = "import sys; print(*sys.argv[1:], sep='\\n')"
@@ -170,6 +171,17 @@ def test_a_folder_in_which_nothing_can_be_made_is_refused() -> None:
 def test_a_folder_that_is_to_be_made_is_accepted_and_not_made(tmp_path: Path) -> None:
     require_folder(tmp_path / "a" / "b", "STATE=a/b")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_load_that_is_not_made_is_an_error_and_no_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def measured(*_: object) -> None:
+        raise LoadError("the load ended with status 4: nobody listens")
+
+    monkeypatch.setattr(bench, "run", measured)
+    assert command_line.main(["--state", str(tmp_path), "bench"]) == 1
+    assert capsys.readouterr().err.startswith("\nerror: the load was not made\nthe load ended with status 4: nobody")
 
 
 def test_a_file_of_another_user_is_an_error_that_says_whose_checkout_it_is(
