@@ -89,7 +89,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"\nerror: {_not_ours(error)}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
-        print("\ninterrupted; `make up` goes on where it stopped, `make down` removes what is there", file=sys.stderr)
+        on = "; `make up` goes on where it stopped, `make down` removes what is there"
+        print(f"\ninterrupted{on if arguments.command in STEPWISE else ''}", file=sys.stderr)
         return 130
     return 0
 
@@ -133,6 +134,10 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     ),
     "bench": lambda given, state: bench.run(state, given.only, _progress),
 }
+
+
+STEPWISE = ("up", "down")
+"""Commands that another one completes."""
 
 
 def _require(arguments: argparse.Namespace, state: State) -> None:

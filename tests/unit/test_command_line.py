@@ -173,6 +173,24 @@ def test_a_folder_that_is_to_be_made_is_accepted_and_not_made(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["up"], "\ninterrupted; `make up` goes on where it stopped, `make down` removes what is there\n"),
+        (["verify", "--stack=local"], "\ninterrupted\n"),
+    ],
+)
+def test_whoever_interrupts_is_told_how_to_go_on_where_that_helps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], said: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, words[0], interrupted)
+    assert command_line.main(["--state", str(tmp_path), *words]) == 130
+    assert capsys.readouterr().err == said
+
+
 def test_a_load_that_is_not_made_is_an_error_and_no_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
