@@ -57,7 +57,7 @@ simulate: .venv ## what the autoscalers will do with a load (STACK=prod TRACE=pr
 	@$(PY) -m local simulate --stack="$$STACK" --trace="$$TRACE"
 
 load: .venv ## load on the fleet with a live view (PROFILE=smoke, ramp, step, soak or spike; docs/load.md has the rest); reports/load.html
-	@$(PY) -m local $${STATE:+--state="$$STATE"} load --stack="$$STACK" --model="$$MODEL" --scenario="$$SCENARIO" --pods="$${PODS:-$${IN_CLUSTER:+1}}" $${CLUSTER:+--cluster="$$CLUSTER"} $(foreach name,$(LOAD),$${$(name):+"$(name)=$$$(name)"})
+	@$(PY) -m local $${STATE:+--state="$$STATE"} load --stack="$$STACK" --model="$$MODEL" --scenario="$$SCENARIO" --in-cluster="$$IN_CLUSTER" --pods="$$PODS" $${CLUSTER:+--cluster="$$CLUSTER"} $(foreach name,$(LOAD),$${$(name):+"$(name)=$$$(name)"})
 
 tune: .venv ## what batching and how many instances serve a model best on this machine (MODEL=minilm CORES=1 P95_MS=100); reports/tune.json
 	@$(PY) -m local $${STATE:+--state="$$STATE"} tune --model="$$MODEL" --cores="$$CORES" --p95-ms="$$P95_MS"

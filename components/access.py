@@ -52,7 +52,7 @@ def read(asked: Access, *, preview: bool) -> str | None:
         raise Refused([_missing(asked)])
     try:
         text = minified(yaml.safe_load(asked.path.read_text()), asked.path.parent)
-    except (yaml.YAMLError, ValueError, OSError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
         raise Refused([_unusable(asked, str(error))]) from error
     try:
         KubernetesCluster(text).must_answer(ANSWER_TIMEOUT_S)

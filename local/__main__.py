@@ -12,7 +12,8 @@ from fleet.load import profiles
 from local import bench, commands, load, packages, push, rehearse, simulate, stack, tune, turns
 from local.cluster import topology
 from local.errors import LocalError
-from local.state import CACHE_VARIABLE, State, cache_folder, default_state, require_folder
+from local.state import CACHE_VARIABLE, State, cache_folder, default_state, named_path, require_folder
+from services.load.run import LoadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     loading.add_argument("--model", default="", help="model to ask; without it the only one")
     loading.add_argument("--scenario", default="", help="how a model that writes text is asked")
     loading.add_argument("--cluster", type=Path, help="kubeconfig file of another cluster")
+    loading.add_argument("--in-cluster", default="", help="1: make it inside the cluster")
     loading.add_argument("--pods", default="", help="make it inside the cluster, by so many pods")
     loading.add_argument("variables", nargs="*", metavar="NAME=VALUE", help=", ".join(profiles.VARIABLES.values()))
     for parsed in (preview, render, preflight, rehearsal, verify, simulation, loading):
@@ -70,28 +72,33 @@ def _progress(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
-    named = _file(arguments.state)
-    state = State(named) if named else default_state()
     _adapt(os.environ)
     try:
+        named = _file(arguments.state, "STATE")
+        state = State(named) if named else default_state()
         _require(arguments, state)
         COMMANDS[arguments.command](arguments, state)
     except LocalError as error:
         print(f"\nerror: {error}", file=sys.stderr, flush=True)
         return 1
+    except LoadError as error:
+        failed = LocalError("the load was not made", details=str(error), fix="see what it says")
+        print(f"\nerror: {failed}", file=sys.stderr, flush=True)
+        return 1
     except PermissionError as error:
         print(f"\nerror: {_not_ours(error)}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
-        print("\ninterrupted; `make up` goes on where it stopped, `make down` removes what is there", file=sys.stderr)
+        on = "; `make up` goes on where it stopped, `make down` removes what is there"
+        print(f"\ninterrupted{on if arguments.command in STEPWISE else ''}", file=sys.stderr)
         return 130
     return 0
 
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
-    "up": lambda given, state: commands.up(state, _file(given.cluster), _progress, refresh=given.refresh),
-    "down": lambda given, state: commands.down(state, _file(given.cluster), _progress),
-    "verify": lambda given, state: commands.verify(given.stack, state, _file(given.cluster), _progress),
+    "up": lambda given, state: commands.up(state, _file(given.cluster, "CLUSTER"), _progress, refresh=given.refresh),
+    "down": lambda given, state: commands.down(state, _file(given.cluster, "CLUSTER"), _progress),
+    "verify": lambda given, state: commands.verify(given.stack, state, _file(given.cluster, "CLUSTER"), _progress),
     "preview": lambda given, state: commands.preview(given.stack, state, _progress),
     "render": lambda given, state: commands.render(given.stack, state, _progress),
     "preflight": lambda given, _: commands.preflight(given.stack, _progress),
@@ -103,8 +110,8 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
             variables=dict(text.partition("=")[::2] for text in given.variables),
             model=given.model,
             scenario=given.scenario,
-            cluster=_file(given.cluster),
-            pods=given.pods,
+            cluster=_file(given.cluster, "CLUSTER"),
+            pods=load.asked_pods(given.in_cluster, given.pods),
         ),
         state,
         _progress,
@@ -116,10 +123,10 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     "images": lambda given, _: (
         push.images(given.push, given.base, _progress)
         if given.push
-        else commands.images(_file(given.export), _progress)
+        else commands.images(_file(given.export, "EXPORT"), _progress)
     ),
     "prepare": lambda given, _: commands.prepare_cluster(
-        given.cluster.expanduser().resolve(),
+        named_path(given.cluster, f"CLUSTER={given.cluster}"),
         _progress,
         simulate_gpus=given.simulate_gpus,
         assume_yes=given.yes,
@@ -129,15 +136,19 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
 }
 
 
+STEPWISE = ("up", "down")
+"""Commands that another one completes."""
+
+
 def _require(arguments: argparse.Namespace, state: State) -> None:
     """What a command is told is checked before it makes anything: a stack's name becomes part of paths."""
     if "stack" in arguments:
         stack.tracked_settings(arguments.stack)
     require_folder(state.root, f"STATE={arguments.state}" if arguments.state else "the state folder of this checkout")
     require_folder(cache_folder(), f"the cache ({CACHE_VARIABLE} names another)")
-    export = getattr(arguments, "export", None)
+    export = _file(getattr(arguments, "export", None), "EXPORT")
     if export is not None:
-        require_folder(export.expanduser().resolve(), f"EXPORT={export}")
+        require_folder(export, f"EXPORT={arguments.export}")
 
 
 def _not_ours(error: PermissionError) -> LocalError:
@@ -155,8 +166,8 @@ def _adapt(environment: MutableMapping[str, str]) -> None:
         environment[name] = ",".join(filter(None, [past, str(topology.NEVER_ROUTED)]))
 
 
-def _file(path: Path | None) -> Path | None:
-    return None if path is None else path.expanduser().resolve()
+def _file(path: Path | None, variable: str) -> Path | None:
+    return None if path is None else named_path(path, f"{variable}={path}")
 
 
 if __name__ == "__main__":

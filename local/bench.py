@@ -67,10 +67,13 @@ def run(state: State, only: str | None, progress: Progress) -> None:
             results.append(Result(name, what, value, unit, bound, bound is None or value <= bound, machine()))
             progress(f"bench: {name}: {value} {unit}, " + ("no bound" if bound is None else f"bound {bound} {unit}"))
     finally:
-        bench.down()
-        commands.REPORTS.mkdir(exist_ok=True)
-        rows = [asdict(result) for result in results]
-        (commands.REPORTS / "bench.json").write_text(json.dumps(rows, indent=2) + "\n")
+        # What was measured in hours must not be lost with a cluster that does not stop.
+        try:
+            commands.REPORTS.mkdir(exist_ok=True)
+            rows = [asdict(result) for result in results]
+            (commands.REPORTS / "bench.json").write_text(json.dumps(rows, indent=2) + "\n")
+        finally:
+            bench.down()
     broken = [result.name for result in results if not result.holds]
     if broken:
         raise LocalError(f"bounds not held: {', '.join(broken)}", fix="see reports/bench.json; is the machine busy?")

@@ -288,7 +288,7 @@ def require_cluster(kubeconfig: Path) -> None:
         )
     try:
         servers = stack.servers(kubeconfig)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+    except (OSError, *stack.NOT_YAML, KeyError, TypeError):
         servers = []
     if not servers:
         raise LocalError(

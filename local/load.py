@@ -120,9 +120,21 @@ def _making(pods: int, cluster: KubernetesCluster, settings: Settings, load: Loa
     return run.Running(load.plan, load.intervals.append, requests=False)
 
 
+def asked_pods(in_cluster: str, count: str) -> str:
+    """How many pods were asked for: with IN_CLUSTER=1 alone it is one."""
+    if in_cluster not in ("", "1"):
+        raise LocalError(
+            f"IN_CLUSTER={in_cluster}: it is 1, or nothing is said: the load is made inside the cluster or is not",
+            fix="write IN_CLUSTER=1, or leave it out for a load that this machine makes",
+        )
+    return count or in_cluster
+
+
 def _pods(given: Given) -> int:
-    count = 0 if not given.pods else int(given.pods) if given.pods.isdigit() else -1
-    if not (given.pods == "" or 1 <= count <= profiles.PODS_MAX):
+    text = given.pods
+    fits = text.isascii() and text.isdigit() and len(text) <= len(str(profiles.PODS_MAX))
+    count = int(text) if fits else 0
+    if text and not 1 <= count <= profiles.PODS_MAX:
         raise LocalError(
             f"PODS={given.pods}: the load is shared by 1 to {profiles.PODS_MAX} pods",
             fix="name a number of pods, or leave PODS out with IN_CLUSTER=1",

@@ -48,6 +48,9 @@ class Inside:
             uid = cluster.create_job(manifests[-1])
             for manifest in manifests[:-1]:
                 cluster.create_beside(manifest, self._job, uid)
+        except KeyboardInterrupt:
+            self._remove()
+            raise
         except ClusterError as error:
             self._remove()
             raise LocalError(
@@ -59,8 +62,10 @@ class Inside:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._remove()
+        if kind is KeyboardInterrupt:
+            return
         for follower in self._followers:
             follower.join(timeout=self.plan.timeout_s)
 

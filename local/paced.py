@@ -320,6 +320,8 @@ class Users:
     def __init__(self, address: str, model: str) -> None:
         self._address, self._path = address, f"/v2/models/{model}/infer"
         self._wanted = 0
+        self._there: set[int] = set()
+        self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self.answered = 0
         self.failures: list[str] = []
@@ -332,8 +334,12 @@ class Users:
 
     def be(self, count: int) -> None:
         """From now on so many. Those too many leave with their next answer."""
-        before, self._wanted = self._wanted, count
-        for number in range(before, count):
+        with self._lock:
+            # One that was too many and is still asking just goes on.
+            new = [number for number in range(count) if number not in self._there]
+            self._there.update(new)
+            self._wanted = count
+        for number in new:
             thread = threading.Thread(target=self._come, args=(number,), daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -343,7 +349,7 @@ class Users:
             self._threads.clear()
 
     def _come(self, number: int) -> None:
-        while number < self._wanted:
+        while self._stays(number):
             connection = http.client.HTTPConnection(self._address, names.PORT_HTTP, timeout=ANSWER_DEADLINE_S)
             try:
                 connection.request("POST", self._path, BODY)
@@ -357,6 +363,13 @@ class Users:
                 self._failed(f"{type(error).__name__}: {error}")
             finally:
                 connection.close()
+
+    def _stays(self, number: int) -> bool:
+        with self._lock:
+            if number < self._wanted:
+                return True
+            self._there.discard(number)
+            return False
 
     def _failed(self, why: str) -> None:
         self.failures.append(f"{time.time():.1f} {why}")

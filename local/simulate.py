@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import yaml
@@ -13,12 +12,13 @@ from fleet.simulate import planning, report
 from fleet.simulate.errors import SimulationError
 from fleet.simulate.verdicts import verdicts
 from fleet.simulate.world import World
-from local import preflight_table
+from local import preflight_table, stack
 from local.errors import LocalError
-from local.state import PROJECT
+from local.state import PROJECT, named_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 TRACES: Final = PROJECT / "local" / "traces"
 JSON: Final = "simulation.json"
@@ -56,7 +56,7 @@ def simulate(name: str, given: str, progress: Callable[[str], None], project: Pa
 def _trace(given: str) -> Path:
     """The file, or one of ours by its name."""
     ours = {path.stem: path for path in sorted(TRACES.glob("*.yaml"))}
-    path = ours.get(given, Path(given).expanduser())
+    path = ours.get(given) or named_path(given, f"TRACE={given}")
     if not given or not path.is_file():
         raise LocalError(
             f"TRACE={given!r} is no file" if given else "make simulate needs TRACE=<file>",
@@ -68,5 +68,5 @@ def _trace(given: str) -> Path:
 def _content(path: Path) -> object:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    except (*stack.NOT_YAML, OSError) as error:
         raise LocalError(f"{path} cannot be read as YAML: {error}", fix="correct the line that it names") from error

@@ -55,6 +55,10 @@ NAMESPACE = names.CONFIG_NAMESPACE
 VERIFICATION_TYPE = "pulumi-python:dynamic/triton-fleet:Verification"
 
 
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""What PyYAML raises of a text that it cannot read: also of bytes that are no text, of a month 13, of a number of
+thousands of digits, and of thousands of brackets within one another.
+"""
 Settings = dict[str, Any]
 """A stack file's `config`: Pulumi's keys, `<namespace>:<name>`."""
 
@@ -257,7 +261,7 @@ def read_settings(tracked: Path) -> dict[str, Any]:
     """A stack file as it was written, keys of its `config` in full; LocalError where Pulumi would not read it."""
     try:
         settings = yaml.load(tracked.read_text(), _Loader)  # noqa: S506 - a safe loader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except NOT_YAML as error:
         raise LocalError(f"{tracked.name} is no YAML: {error}", fix="correct the line that it names") from error
     settings = {} if settings is None else settings
     config = settings.get("config") if isinstance(settings, dict) else settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -24,9 +25,29 @@ def cache_folder() -> Path:
     """The folder of built tools and images: $TRITON_FLEET_CACHE, else the user's cache folder (XDG)."""
     named = os.environ.get(CACHE_VARIABLE)
     if named:
-        return Path(named).expanduser().resolve()
+        return named_path(named, f"{CACHE_VARIABLE}={named}")
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "triton-fleet"
+
+
+def named_path(text: Path | str, said: str) -> Path:
+    """What a person named, in full, there or not; LocalError where there can be no such file. `said` is how."""
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:
+        raise LocalError(
+            f"{said}: there is no user {Path(text).parts[0].removeprefix('~') or os.geteuid()} with a home folder",
+            fix="write the path without ~",
+        ) from None
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise LocalError(
+                f"{said}: {error.strerror}: at most 255 bytes stand between two slashes, and 4095 in all",
+                fix="name a shorter path",
+            ) from None
+    return path.resolve()
 
 
 def require_folder(path: Path, said: str) -> None:

@@ -49,7 +49,7 @@ wait $!
 
 
 class RefusedError(Exception):
-    """Triton answered, and not with what was asked for; the text says what it said."""
+    """Triton answered with something else than what was asked for, or not at all; the text says what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,8 @@ class Server:
             connection.request(method, path, body)
             answer = connection.getresponse()
             said = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise RefusedError(f"{method} {path}: no answer: {error}") from error
         finally:
             connection.close()
         if answer.status != http.HTTPStatus.OK:
@@ -137,7 +139,7 @@ def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
     while True:
         try:
             server.get("/v2")
-        except (OSError, http.client.HTTPException, RefusedError) as error:
+        except RefusedError as error:
             if process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
                 continue

@@ -8,6 +8,8 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from fleet import arrivals
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,8 +35,8 @@ class NotOursError(Exception):
 class Plan:
     """One load on one model.
 
-    `points` are seconds and, with open arrivals, requests a second on a line through them; with closed ones, users
-    from then on. `parts` programs make it together: each makes an equal part, `part` counts from 0.
+    `points` are seconds and what is on the line through them: requests a second with open arrivals, users with closed
+    ones. `parts` programs make it together: each makes an equal part, `part` counts from 0.
     """
 
     host: str
@@ -58,6 +60,11 @@ class Plan:
     parts: int = 1
     requests_file: str = ""
     """Where each request is written, one a line. Empty: nowhere."""
+
+    def users(self, time_s: float) -> int:
+        """Of this part, with closed arrivals; all parts together have as many as the line says."""
+        whole = max(round(arrivals.value(self.points, time_s)), 0)
+        return whole // self.parts + (self.part < whole % self.parts)
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -122,12 +129,18 @@ def together(programs: Sequence[Sequence[Interval]]) -> list[Interval]:
     """What several programs told, second by second, as if one had."""
     seconds: dict[int, Interval] = {}
     for intervals in programs:
+        told: dict[int, Interval] = {}
         for one in intervals:
             second = math.ceil(one.time_s - SAME_S)
             total = seconds.setdefault(second, Interval(one.time_s))
             total.time_s = max(total.time_s, one.time_s)
-            for name in ("offered", "served", "failed", "retried", "tokens", "in_flight", "users"):
+            for name in ("offered", "served", "failed", "retried", "tokens"):
                 setattr(total, name, getattr(total, name) + getattr(one, name))
+            # A busy machine tells two intervals within a second; of what there is at a time, the later one holds.
+            before, told[second] = told.get(second), one
+            for name in ("in_flight", "users"):
+                more = getattr(one, name) - (getattr(before, name) if before is not None else 0)
+                setattr(total, name, getattr(total, name) + more)
             for name in ("latency", "first_token", "errors"):
                 counts = getattr(total, name)
                 for key, count in getattr(one, name).items():

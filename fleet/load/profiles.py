@@ -176,8 +176,6 @@ VARIABLES: Final = {
 def read(raw: Mapping[str, str]) -> Wish:
     """The wish of variables of make, empty ones left out. Raises `Refused` with every fault of it."""
     given = {field: _number(raw[name]) for field, name in VARIABLES.items() if raw.get(name)}
-    if "keep_alive" in given:
-        given["keep_alive"] = given["keep_alive"] not in (0, "no")
     try:
         return Wish.model_validate(given)
     except ValidationError as error:

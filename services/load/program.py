@@ -211,7 +211,7 @@ def _shape(load: Load) -> LoadTestShape:
             now = load.now()
             if now >= load.plan.duration_s or load.stopping.is_set():
                 return None
-            users = max(round(arrivals.value(load.plan.points, now) / load.plan.parts), 0)
+            users = load.plan.users(now)
             return users, max(users, 100)
 
     return Shape()

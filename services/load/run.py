@@ -70,7 +70,7 @@ class Made:
 
 
 class Running:
-    """A load that is being made. On leaving, a load that still runs is ended, and waited for."""
+    """A load that is being made. On leaving, a load that still runs is ended, and waited for but after an interrupt."""
 
     def __init__(self, plan: Plan, heard: Callable[[Interval], None] | None = None, *, requests: bool = True) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="triton-fleet-load-")
@@ -99,9 +99,12 @@ class Running:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._process.poll() is None:
-            self.stop()
+            if kind is KeyboardInterrupt:
+                self._process.kill()
+            else:
+                self.stop()
             try:
                 self._process.wait(timeout=self.plan.timeout_s + MARGIN_S)
             except subprocess.TimeoutExpired:

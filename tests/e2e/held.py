@@ -91,7 +91,8 @@ class Callers:
                 values = infer(self._address, timeout_s=TIMEOUT_S)
                 if max(abs(got - want) for got, want in zip(values, case["expected"], strict=True)) > case["tolerance"]:
                     error = "a wrong answer"
-            except (OSError, AssertionError, http.client.HTTPException) as failure:
+            # What is no embedding of that length is a failure too, not the end of this caller.
+            except (OSError, AssertionError, http.client.HTTPException, ValueError, LookupError, TypeError) as failure:
                 error = f"{type(failure).__name__}: {failure}"
             self.calls.append(Call(began, time.monotonic(), error))
 
@@ -158,6 +159,7 @@ class Held:
         assert {name: count for name, (_, count) in self.wanted().items()} == replicas
         assert idle or self.wanted() == self.made
         lost, asked = self.callers.failed(began), self.callers.count(began)
+        assert asked, "nobody asked meanwhile, so nothing was shown"
         last_s = max((call.began for call in lost), default=0)
         sys.stderr.write(f"\n  lost {len(lost)} of {asked} requests, the last one sent after {last_s:.0f} s")
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fleet import names, scraping
 from fleet.schema_autoscaling import SYNC_S
-from local import bench_steps, paced
+from local import bench, bench_steps, commands, paced
+from local.errors import LocalError
+from local.state import State
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fleet.pods import Manifest
 
 MODELS = [paced.Paced("one", {bench_steps.SKU: 0.2}, {}), paced.Paced("two", {bench_steps.SKU: 0.2}, {})]
@@ -129,3 +137,48 @@ def test_the_medians_of_an_arm() -> None:
         "pod ready": 8,
         "to minimum": 400,
     }
+
+
+class Slow(BaseHTTPRequestHandler):
+    """A model that works until it is told to answer."""
+
+    asked: int
+    answer: threading.Event
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).asked += 1
+        self.answer.wait(20)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_users_that_come_back_before_they_had_left_are_not_there_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = type("Slower", (Slow,), {"asked": 0, "answer": threading.Event()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        monkeypatch.setattr(names, "PORT_HTTP", server.server_port)
+        with paced.Users("127.0.0.1", "m") as users:
+            for count in (3, 1, 3):
+                users.be(count)
+            time.sleep(0.5)
+            assert handler.asked == 3
+            handler.answer.set()
+        assert users.failures == []
+        server.shutdown()
+
+
+def test_figures_are_kept_where_the_cluster_does_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stuck(_: bench.Bench) -> None:
+        raise LocalError("make down failed", fix="see why")
+
+    monkeypatch.setattr(commands, "REPORTS", tmp_path / "reports")
+    monkeypatch.setattr(bench.Bench, "down", stuck)
+    monkeypatch.setattr(bench, "BENCHMARKS", {"one": ("a figure", "s", 5.0, lambda _: 3.0)})
+    with pytest.raises(LocalError, match="make down failed"):
+        bench.run(State(tmp_path / "state"), "one", lambda _: None)
+    (row,) = json.loads((tmp_path / "reports" / "bench.json").read_text())
+    assert (row["name"], row["value"], row["holds"]) == ("one", 3.0, True)

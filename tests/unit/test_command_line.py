@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from local import __main__ as command_line
-from local import commands, stack
+from local import bench, commands, stack
 from local.errors import LocalError
 from local.state import require_folder
+from services.load.run import LoadError
 
 PROJECT = Path(__file__).resolve().parents[2]
 SHOW = "import sys; print(*sys.argv[1:], sep='\\n')"
@@ -53,6 +54,13 @@ def made(tmp_path: Path) -> Path:
         ),
         (["images", "PUSH=r/x", "BASE=a; b"], ["images", "--push=r/x", "--base=a; b"]),
         (["images", "EXPORT=*"], ["images", "--export=*"]),
+        (
+            ["load", "PROFILE=a b", "IN_CLUSTER=0", "RATE=it's"],
+            [
+                *("load", "--stack=local", "--model=", "--scenario=", "--in-cluster=0", "--pods="),
+                *("PROFILE=a b", "RATE=it's"),
+            ],
+        ),
         (["tune"], ["tune", "--model=", "--cores=", "--p95-ms="]),
         (
             ["tune", "MODEL=a; b", "CORES=$$(touch spoilt)", "P95_MS=5"],
@@ -125,6 +133,34 @@ def test_a_file_named_as_a_folder_is_refused(
     assert file.read_text() == "mine"
 
 
+@pytest.mark.parametrize("said", ["STATE", "CLUSTER", "EXPORT", "TRACE", "TRITON_FLEET_CACHE"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("~nobody-is-called-so/x", "there is no user nobody-is-called-so with a home folder"),
+        (300 * "x", "File name too long: at most 255 bytes stand between two slashes, and 4095 in all"),
+    ],
+    ids=["no home", "too long"],
+)
+def test_a_path_that_there_cannot_be_is_refused(  # noqa: PLR0913, PLR0917 - columns of the table
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, path: str, why: str
+) -> None:
+    for name in ("images", "up"):
+        monkeypatch.setattr(commands, name, lambda *_, **__: pytest.fail("it was run"))
+    words = {
+        "STATE": ["--state", path, "up"],
+        "CLUSTER": ["--state", str(tmp_path), "up", "--cluster", path],
+        "EXPORT": ["--state", str(tmp_path), "images", "--export", path],
+        "TRACE": ["--state", str(tmp_path), "simulate", "--stack=prod", "--trace", path],
+        "TRITON_FLEET_CACHE": ["--state", str(tmp_path), "up"],
+    }
+    if said == "TRITON_FLEET_CACHE":
+        monkeypatch.setenv(said, path)
+    assert command_line.main(words[said]) == 1
+    assert capsys.readouterr().err.startswith(f"\nerror: {said}={path}: {why}\nfix: ")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_in_which_nothing_can_be_made_is_refused() -> None:
     """Root may write anywhere but where the kernel says no."""
     with pytest.raises(LocalError) as refused:
@@ -135,6 +171,35 @@ def test_a_folder_in_which_nothing_can_be_made_is_refused() -> None:
 def test_a_folder_that_is_to_be_made_is_accepted_and_not_made(tmp_path: Path) -> None:
     require_folder(tmp_path / "a" / "b", "STATE=a/b")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["up"], "\ninterrupted; `make up` goes on where it stopped, `make down` removes what is there\n"),
+        (["verify", "--stack=local"], "\ninterrupted\n"),
+    ],
+)
+def test_whoever_interrupts_is_told_how_to_go_on_where_that_helps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], said: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, words[0], interrupted)
+    assert command_line.main(["--state", str(tmp_path), *words]) == 130
+    assert capsys.readouterr().err == said
+
+
+def test_a_load_that_is_not_made_is_an_error_and_no_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def measured(*_: object) -> None:
+        raise LoadError("the load ended with status 4: nobody listens")
+
+    monkeypatch.setattr(bench, "run", measured)
+    assert command_line.main(["--state", str(tmp_path), "bench"]) == 1
+    assert capsys.readouterr().err.startswith("\nerror: the load was not made\nthe load ended with status 4: nobody")
 
 
 def test_a_file_of_another_user_is_an_error_that_says_whose_checkout_it_is(

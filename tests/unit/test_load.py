@@ -18,6 +18,7 @@ from fleet.load.profiles import PROFILES, Thresholds, Wish
 from fleet.load.seen import Answers, Sight
 from local import load as command
 from local.errors import LocalError
+from local.load_inside import Inside
 from local.preflight_table import accepted
 from local.state import PROJECT, State
 
@@ -77,6 +78,8 @@ def test_a_wish_becomes_a_plan(
         ({"PROFILE": "smoke", "RATE": "5"}, ["the load"]),
         ({"PROFILE": "smoke", "ARRIVALS": "open", "USERS": "5"}, ["the load"]),
         ({"PROFILE": "smoke", "ARRIVALS": "half"}, ["ARRIVALS"]),
+        ({"PROFILE": "smoke", "KEEP_ALIVE": "often"}, ["KEEP_ALIVE"]),
+        ({"PROFILE": "smoke", "KEEP_ALIVE": "2"}, ["KEEP_ALIVE"]),
         ({"PROFILE": "smoke", "RETRIES": "11", "DURATION": "1", "P95_MS": "-1"}, ["DURATION", "P95_MS", "RETRIES"]),
     ],
 )
@@ -86,7 +89,9 @@ def test_what_is_no_load_is_refused_all_at_once(variables: dict[str, str], fault
     assert sorted(fault.setting for fault in refused.value.faults) == faults
 
 
-@pytest.mark.parametrize(("text", "kept"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "kept"), [("1", True), ("yes", True), ("0", False), ("no", False), ("false", False), ("", False)]
+)
 def test_whether_connections_are_kept(text: str, kept: bool) -> None:  # noqa: FBT001
     assert profiles.read({"PROFILE": "smoke", "KEEP_ALIVE": text}).keep_alive is kept
 
@@ -453,7 +458,61 @@ def test_pods_of_a_load_are_told_as_one() -> None:
     assert together([first]) == first
 
 
-@pytest.mark.parametrize("pods", ["0", "51", "many", "-1", "1.5"])
+def test_users_that_are_told_twice_within_a_second_are_counted_once() -> None:
+    late = [interval(4.9, served=1, users=5, in_flight=3), interval(5.0, served=2, users=4, in_flight=2)]
+    other = [interval(5.0, served=4, users=7, in_flight=1)]
+    assert together([late, other]) == [interval(5.0, served=7, users=11, in_flight=3)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 50])
+@pytest.mark.parametrize("peak", [1, 4, 5, 240])
+def test_pods_of_a_load_have_together_the_users_that_it_says(peak: int, parts: int) -> None:
+    plan = profiles.plan(Wish(profile="step", users=peak), "127.0.0.1", "m", "infer", CASE)
+    for time_s, users in ((0, round(0.02 * peak)), (100, peak)):
+        found = [replace(plan, part=part, parts=parts).users(time_s) for part in range(parts)]
+        assert sum(found) == users
+        assert max(found) - min(found) <= 1
+
+
+@pytest.mark.parametrize(
+    ("in_cluster", "count", "made"), [("", "", ""), ("1", "", "1"), ("1", "3", "3"), ("", "2", "2")]
+)
+def test_where_a_load_is_made(in_cluster: str, count: str, made: str) -> None:
+    assert command.asked_pods(in_cluster, count) == made
+
+
+@pytest.mark.parametrize("said", ["0", "no", "2"])
+def test_where_a_load_is_made_is_said_by_1_or_nothing(said: str) -> None:
+    with pytest.raises(LocalError, match=f"IN_CLUSTER={said}: it is 1, or nothing is said"):
+        command.asked_pods(said, "3")
+
+
+class Making:
+    """A cluster in which a load is begun, until somebody interrupts it."""
+
+    def __init__(self) -> None:
+        self.jobs: list[str] = []
+
+    def create_job(self, manifest: dict[str, Any]) -> str:
+        self.jobs.append(manifest["metadata"]["name"])
+        return "uid"
+
+    def create_beside(self, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    def delete_job(self, _: str, job: str) -> None:
+        self.jobs.remove(job)
+
+
+def test_a_load_inside_that_is_interrupted_while_it_is_begun_is_removed() -> None:
+    cluster = Making()
+    plan = profiles.plan(Wish(profile="smoke"), "minilm.triton-local.svc", "minilm", "infer", CASE)
+    with pytest.raises(KeyboardInterrupt):
+        Inside(cluster, accepted("local"), plan, 2)  # type: ignore[arg-type]
+    assert cluster.jobs == []
+
+
+@pytest.mark.parametrize("pods", ["0", "51", "many", "-1", "1.5", "²", "٣", "1" * 5000])
 def test_how_many_pods(pods: str) -> None:
     with pytest.raises(LocalError, match=f"PODS={pods}: the load is shared by 1 to 50 pods"):
         command._pods(command.Given("local", {}, pods=pods))

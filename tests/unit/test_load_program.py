@@ -275,6 +275,25 @@ def test_what_a_load_is_told_to_stop_is_answered_all_the_same(server: Server) ->
     assert made.intervals[-1].time_s < 10
 
 
+def test_a_load_that_is_interrupted_waits_for_no_answer(server: Server) -> None:
+    server.pause_s = 20
+    with (  # noqa: PT012 - what is raised is raised within a load
+        pytest.raises(KeyboardInterrupt),
+        run.Running(a_plan(server, duration_s=60, timeout_s=60)) as running,
+    ):
+        running.started()
+        time.sleep(0.5)
+        began = time.monotonic()
+        raise KeyboardInterrupt
+    assert running.over
+    assert time.monotonic() - began < 10
+
+
+def test_a_part_of_a_load_that_has_no_user_asks_nothing(server: Server) -> None:
+    made = run.run(a_plan(server, points=((0, 1),), part=1, parts=2))
+    assert counted(made) == {"offered": 0, "served": 0, "failed": 0}
+
+
 def test_a_load_says_what_failed(server: Server) -> None:
     server.faults = ["503"] * 3
     made = run.run(a_plan(server, points=((0, 1),), think_s=0.05))

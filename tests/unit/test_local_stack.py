@@ -258,6 +258,9 @@ def test_state_and_outputs_are_read_or_an_error(
             for name, content in (
                 ("bytes", b"\xff\xfe\x00"),
                 ("no yaml", b"a: ["),
+                ("no date", b"clusters: 2026-13-45"),
+                ("a number without end", b"clusters: " + 5000 * b"9"),
+                ("brackets without end", 5000 * b"["),
                 ("empty", b""),
                 ("a list", b"- clusters"),
                 ("other yaml", b"kind: Pod"),
@@ -349,6 +352,9 @@ def test_the_state_of_a_cluster_that_is_gone_is_forgotten(state: State) -> None:
     [
         pytest.param(b"config: [", "Pulumi.x.yaml is no YAML", id="no yaml"),
         pytest.param(b"\xff\xfe\x00", "Pulumi.x.yaml is no YAML", id="bytes"),
+        pytest.param(b"config: {a: 2026-13-45}", "Pulumi.x.yaml is no YAML: month must be in 1..12", id="no date"),
+        pytest.param(b"config: {a: " + 5000 * b"9" + b"}", "Pulumi.x.yaml is no YAML", id="a number without end"),
+        pytest.param(5000 * b"[", "Pulumi.x.yaml is no YAML", id="brackets without end"),
         pytest.param(b"- config", "Pulumi.x.yaml holds a list where settings by name are expected", id="a list"),
         pytest.param(
             b"config: [a]", "Pulumi.x.yaml holds a list where settings by name are expected", id="a list below"

@@ -494,8 +494,10 @@ def test_the_command(project: Path, tmp_path: Path) -> None:
     [
         ("prod", "", "", "make simulate needs TRACE=<file>\nfix: name a file, or one of ours: "),
         ("prod", "nowhere.yaml", "", "TRACE='nowhere.yaml' is no file\nfix: name a file, or one of ours: "),
-        ("prod", "trace.yaml", "a: [", "trace.yaml cannot be read as YAML"),
-        ("prod", "trace.yaml", "about: x", "trace.yaml cannot be replayed on stack prod"),
+        ("prod", "trace.yaml", "a: [", "{folder}/trace.yaml cannot be read as YAML"),
+        ("prod", "trace.yaml", "a: 2026-13-45", "{folder}/trace.yaml cannot be read as YAML: month must be in 1..12"),
+        ("prod", "trace.yaml", 5000 * "[", "{folder}/trace.yaml cannot be read as YAML"),
+        ("prod", "trace.yaml", "about: x", "{folder}/trace.yaml cannot be replayed on stack prod"),
         ("prodd", "trace.yaml", "about: x", "there is no stack 'prodd'"),
     ],
 )
@@ -506,7 +508,7 @@ def test_what_the_command_cannot_replay(  # noqa: PLR0913, PLR0917 - columns of 
     (tmp_path / "trace.yaml").write_text(content)
     with pytest.raises(LocalError) as error:
         simulate.simulate(name, given, print, project)
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(said.format(folder=tmp_path))
 
 
 def test_the_traces_that_we_ship_hold_what_they_expect(project: Path) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import shutil
+import socket
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fleet import model_repository, protobuf_text, tuning
 from fleet.load.plan import Asked
 from fleet.tuning import Batching, Measured, Point, Step
-from local import tune
+from local import triton, tune
 from local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG = (PROJECT / "model_repo" / "minilm" / "config.pbtxt").read_text()
@@ -154,8 +162,8 @@ def test_the_table_says_where_the_load_itself_may_be_the_limit() -> None:
         ("2", "", 2, "CORES='2' is no whole number from 1 to 1: one core is left for the load"),
         ("0", "", 4, "CORES='0' is no whole number from 1 to 3: one core is left for the load"),
         ("x", "", 4, "CORES='x' is no whole number from 1 to 3: one core is left for the load"),
-        ("", "-5", 4, "P95_MS='-5' is no whole number from 1 to 60000: a step lasts some seconds"),
-        ("", "60001", 4, "P95_MS='60001' is no whole number from 1 to 60000: a step lasts some seconds"),
+        ("", "-5", 4, "P95_MS='-5' is no whole number from 1 to 3000: answers are counted for so long"),
+        ("", "3001", 4, "P95_MS='3001' is no whole number from 1 to 3000: answers are counted for so long"),
     ],
 )
 def test_what_cannot_be_tuned_so_is_refused(cores: str, p95_ms: str, machine: int, error: str) -> None:
@@ -196,6 +204,35 @@ def test_a_model_that_cannot_be_tuned_here_is_refused(project: Path, model: str,
     with pytest.raises(LocalError) as refused:
         tune.subject(model, project)
     assert refused.value.what.startswith(error)
+
+
+def test_a_step_that_nobody_answered_is_told_in_json(tmp_path: Path) -> None:
+    measured = [Measured(BATCHED, (tuning.step(8, [], 0.5, 0.5),), 0.0, 100.0)]
+    tune._write(tune.Wish("minilm", 1, 100), measured, None, 5.0, tmp_path)
+    text = (tmp_path / "reports" / "tune.json").read_text()
+    report = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert report["points"][0]["steps"][0]["p95_ms"] is None
+
+
+def test_a_triton_that_ends_while_it_is_measured_is_told_with_what_it_said(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def serving(_root: Path, _models: Path, log: Path, *_: object) -> Iterator[triton.Server]:
+        log.write_text("Signal (11) received.")
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            yield triton.Server(nobody.getsockname()[1], os.getpid())
+
+    monkeypatch.setattr(triton, "serving", serving)
+    monkeypatch.setattr(triton.Server, "load", lambda *_: None)
+    monkeypatch.setattr(tune.Arena, "wrong", lambda *_: "")
+    arena = tune.Arena(tune.wish("", "1", "", 2), tune.subject("minilm", project), tmp_path, print, [0, 1])
+    with pytest.raises(LocalError) as error:
+        arena.measure(tuning.UNTUNED, arena.tuned.config)
+    said = f"minilm with {tuning.UNTUNED} could not be measured: GET /v2/models/minilm/stats: no answer: "
+    assert error.value.what.startswith(said)
+    assert error.value.details == "Signal (11) received."
 
 
 def test_the_served_model_can_be_tuned(project: Path) -> None:
