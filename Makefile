@@ -18,7 +18,7 @@ help: ## this list
 FORCE:
 
 up: .venv ## everything on this machine: cluster, stack `local`, verification report (CLUSTER=<kubeconfig file> uses another cluster; REFRESH=1 puts right what was changed by hand)
-	@$(PY) -m local $${STATE:+--state="$$STATE"} up $${CLUSTER:+--cluster="$$CLUSTER"} $${REFRESH:+--refresh}
+	@$(PY) -m local $${STATE:+--state="$$STATE"} up $${CLUSTER:+--cluster="$$CLUSTER"} $${REFRESH:+--refresh="$$REFRESH"}
 
 down: .venv ## destroy stack `local`, stop the embedded cluster, leave nothing
 	@$(PY) -m local $${STATE:+--state="$$STATE"} down $${CLUSTER:+--cluster="$$CLUSTER"}
@@ -73,7 +73,7 @@ images: .venv ## build the images (EXPORT=<folder> writes their archives there; 
 
 prepare: .venv ## label, taint and annotate nodes of another cluster: CLUSTER=<kubeconfig file> SIMULATE_GPUS=1 (NODES=<name>,<name> chooses them, YES=1 does not ask)
 	@test -n "$$CLUSTER" || { echo 'error: make prepare needs CLUSTER=<kubeconfig file>' >&2; exit 1; }
-	@$(PY) -m local $${STATE:+--state="$$STATE"} prepare --cluster="$$CLUSTER" $${SIMULATE_GPUS:+--simulate-gpus} $${NODES:+--nodes="$$NODES"} $${YES:+--yes}
+	@$(PY) -m local $${STATE:+--state="$$STATE"} prepare --cluster="$$CLUSTER" $${SIMULATE_GPUS:+--simulate-gpus="$$SIMULATE_GPUS"} $${NODES:+--nodes="$$NODES"} $${YES:+--yes="$$YES"}
 
 bench: .venv ## the benchmarks, into reports/bench.json (ONLY=<name> runs one)
 	@$(PY) -m local $${STATE:+--state="$$STATE"} bench $${ONLY:+--only="$$ONLY"}

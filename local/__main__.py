@@ -12,7 +12,7 @@ from fleet.load import profiles
 from local import bench, commands, load, packages, push, rehearse, simulate, stack, tune, turns
 from local.cluster import topology
 from local.errors import LocalError
-from local.state import CACHE_VARIABLE, State, cache_folder, default_state, named_path, require_folder
+from local.state import CACHE_VARIABLE, State, cache_folder, default_state, named_path, require_folder, switched_on
 from services.load.run import LoadError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     up = command.add_parser("up", help="start the embedded cluster, deploy the stack, print the verification report")
     down = command.add_parser("down", help="destroy the stack, stop the embedded cluster")
     verify = command.add_parser("verify", help="run the verification again")
-    up.add_argument("--refresh", action="store_true", help="find and put right what was changed by hand")
+    up.add_argument("--refresh", default="", help="1: find and put right what was changed by hand")
     for parsed in (up, down, verify):
         parsed.add_argument(
             "--cluster", type=Path, help="kubeconfig file of a cluster to use instead of the embedded one"
@@ -58,9 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     images.add_argument("--base", metavar="IMAGE", help="with --push: a Python image with its digest to build on")
     prepare = command.add_parser("prepare", help="label, taint and patch the nodes of another cluster")
     prepare.add_argument("--cluster", type=Path, required=True)
-    prepare.add_argument("--simulate-gpus", action="store_true")
+    prepare.add_argument("--simulate-gpus", default="", help="1: make the nodes pretend to have GPUs")
     prepare.add_argument("--nodes", default="", help="the nodes to change, separated by commas, instead of a choice")
-    prepare.add_argument("--yes", action="store_true", help="do not ask")
+    prepare.add_argument("--yes", default="", help="1: do not ask")
     measure = command.add_parser("bench", help="the benchmarks, into reports/bench.json")
     measure.add_argument("--only", metavar="NAME", help=f"run one: {', '.join(bench.BENCHMARKS)}")
     return parser
@@ -96,7 +96,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
-    "up": lambda given, state: commands.up(state, _file(given.cluster, "CLUSTER"), _progress, refresh=given.refresh),
+    "up": lambda given, state: commands.up(
+        state, _file(given.cluster, "CLUSTER"), _progress, refresh=switched_on("REFRESH", given.refresh)
+    ),
     "down": lambda given, state: commands.down(state, _file(given.cluster, "CLUSTER"), _progress),
     "verify": lambda given, state: commands.verify(given.stack, state, _file(given.cluster, "CLUSTER"), _progress),
     "preview": lambda given, state: commands.preview(given.stack, state, _progress),
@@ -128,8 +130,8 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace, State], object]] = {
     "prepare": lambda given, _: commands.prepare_cluster(
         named_path(given.cluster, f"CLUSTER={given.cluster}"),
         _progress,
-        simulate_gpus=given.simulate_gpus,
-        assume_yes=given.yes,
+        simulate_gpus=switched_on("SIMULATE_GPUS", given.simulate_gpus),
+        assume_yes=switched_on("YES", given.yes),
         nodes=[name for name in given.nodes.split(",") if name],
     ),
     "bench": lambda given, state: bench.run(state, given.only, _progress),

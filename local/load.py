@@ -20,7 +20,7 @@ from local import commands, preflight_table
 from local.cluster.handle import Handle
 from local.errors import LocalError
 from local.load_inside import Inside
-from local.state import PROJECT
+from local.state import PROJECT, switched_on
 from services.load import run
 from services.verification.cluster import ClusterError, KubernetesCluster
 
@@ -122,12 +122,8 @@ def _making(pods: int, cluster: KubernetesCluster, settings: Settings, load: Loa
 
 def asked_pods(in_cluster: str, count: str) -> str:
     """How many pods were asked for: with IN_CLUSTER=1 alone it is one."""
-    if in_cluster not in ("", "1"):
-        raise LocalError(
-            f"IN_CLUSTER={in_cluster}: it is 1, or nothing is said: the load is made inside the cluster or is not",
-            fix="write IN_CLUSTER=1, or leave it out for a load that this machine makes",
-        )
-    return count or in_cluster
+    one = "1" if switched_on("IN_CLUSTER", in_cluster) else ""
+    return count or one
 
 
 def _pods(given: Given) -> int:

@@ -50,6 +50,16 @@ def named_path(text: Path | str, said: str) -> Path:
     return path.resolve()
 
 
+def switched_on(variable: str, said: str) -> bool:
+    """Whether somebody set a variable to 1. LocalError for anything else: `YES=0` must not be taken for a yes."""
+    if said not in ("", "1"):
+        raise LocalError(
+            f"{variable}={said}: it is 1, or nothing is said",
+            fix=f"write {variable}=1 for it, or leave {variable} out",
+        )
+    return bool(said)
+
+
 def require_folder(path: Path, said: str) -> None:
     """Refuse a folder that cannot be made or written to, before anything is; `said` is how the user named it."""
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))

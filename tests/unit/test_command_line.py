@@ -38,7 +38,7 @@ def made(tmp_path: Path) -> Path:
     ("words", "given"),
     [
         (["up"], ["up"]),
-        (["up", "REFRESH=1"], ["up", "--refresh"]),
+        (["up", "REFRESH=1"], ["up", "--refresh=1"]),
         (["preview"], ["preview", "--stack=local"]),
         (["preflight", "STACK="], ["preflight", "--stack="]),
         (["preflight", 'STACK=dev"; touch spoilt; "'], ["preflight", '--stack=dev"; touch spoilt; "']),
@@ -49,8 +49,8 @@ def made(tmp_path: Path) -> Path:
             ["--state=a folder", "down", "--cluster=$(touch spoilt)"],
         ),
         (
-            ["prepare", "CLUSTER=a b", "SIMULATE_GPUS=1", "NODES=x,y", "YES=1"],
-            ["prepare", "--cluster=a b", "--simulate-gpus", "--nodes=x,y", "--yes"],
+            ["prepare", "CLUSTER=a b", "SIMULATE_GPUS=1", "NODES=x,y", "YES=0"],
+            ["prepare", "--cluster=a b", "--simulate-gpus=1", "--nodes=x,y", "--yes=0"],
         ),
         (["images", "PUSH=r/x", "BASE=a; b"], ["images", "--push=r/x", "--base=a; b"]),
         (["images", "EXPORT=*"], ["images", "--export=*"]),
@@ -109,6 +109,25 @@ def test_a_stack_that_is_not_there_is_guessed(tmp_path: Path, name: str, fix: st
     with pytest.raises(LocalError) as refused:
         stack.tracked_settings(name, tmp_path)
     assert str(refused.value) == f"there is no stack {name!r}: Pulumi.{name}.yaml does not exist\nfix: {fix}"
+
+
+@pytest.mark.parametrize(("variable", "words"), [("REFRESH", ["up", "--refresh"]), ("YES", ["prepare", "--yes"])])
+def test_a_switch_is_1_or_nothing(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    words: list[str],
+) -> None:
+    """`YES=0` changed nodes without a question."""
+    for name in ("up", "prepare_cluster"):
+        monkeypatch.setattr(commands, name, lambda *_, **__: pytest.fail("it was run"))
+    command, switch = words
+    more = ["--cluster=/kubeconfig", "--simulate-gpus=1"] if command == "prepare" else []
+    assert command_line.main(["--state", str(tmp_path), command, *more, f"{switch}=0"]) == 1
+    assert capsys.readouterr().err == (
+        f"\nerror: {variable}=0: it is 1, or nothing is said\nfix: write {variable}=1 for it, or leave {variable} out\n"
+    )
 
 
 @pytest.mark.parametrize("said", ["STATE", "EXPORT", "cache"])
