@@ -238,7 +238,7 @@ def test_the_command_line_prints_what_failed_and_what_to_do(
     for name in ("PATH", "no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     missing = tmp_path / "none"
-    arguments = ["--state", str(tmp_path / "state"), "prepare", "--cluster", str(missing), "--simulate-gpus"]
+    arguments = ["--state", str(tmp_path / "state"), "prepare", "--cluster", str(missing), "--simulate-gpus=1"]
     assert command_line.main(arguments) == 1
     assert capsys.readouterr().err == (
         f"\nerror: CLUSTER={missing}: there is no such file\nfix: name the kubeconfig file of the cluster to use\n"
