@@ -220,16 +220,6 @@ def _monitoring_memory_gib(bench: Bench) -> float:
     return sum(pss_kib(pid) for pid in family(running.pid) if any(pod in cgroups(pid) for pod in pods)) / 2**20
 
 
-def _scale_out(bench: Bench) -> float:
-    if not bench.running():
-        bench.local("up")
-    return bench_steps.measure(bench.state, bench.progress)
-
-
-def _tuned(bench: Bench) -> float:
-    return tune.compare(bench.state, bench.progress)
-
-
 def _check(bench: Bench) -> float:
     return bench.timed(["make", "check"])
 
@@ -298,13 +288,13 @@ BENCHMARKS: dict[str, tuple[str, str, float | None, Callable[[Bench], float]]] =
         "from a step in load to a larger Deployment, by what the guide's defaults need: medians of 20 steps",
         "times",
         0.7,
-        _scale_out,
+        lambda bench: bench_steps.measure(bench.up(), bench.progress),
     ),
     "tuned": (
         "throughput of the untuned model by that of the model as shipped, each within the same p95, on one core",
         "times",
         round(1 / 1.3, 2),
-        _tuned,
+        lambda bench: tune.compare(bench.state, bench.progress),
     ),
     "check": ("make check, installed", "s", 60, _check),
     "preview_prod": ("make preview STACK=prod, the second time", "s", 20, _preview_prod),

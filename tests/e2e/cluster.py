@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from local.cluster.handle import Handle, children
+from local.processes import cgroups
 from local.state import State
 
 if TYPE_CHECKING:
@@ -51,6 +52,17 @@ def process_of(checkout: Checkout, program: str, *arguments: str) -> int:
 
 def kubelet_of(checkout: Checkout, node: str) -> int:
     return process_of(checkout, "kubelet", f"--hostname-override={node}")
+
+
+def tritonservers(uid: str) -> list[int]:
+    """The servers in a pod, as the machine counts them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if (entry / "exe").readlink().name == "tritonserver" and uid in cgroups(int(entry.name)):
+                    found.append(int(entry.name))
+    return found
 
 
 def nodes(checkout: Checkout) -> dict[str, dict[str, Any]]:

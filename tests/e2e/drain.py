@@ -12,14 +12,14 @@ from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.e2e.checkout import PROJECT, kill_hard
-from tests.e2e.cluster import condition, eventually
+from tests.e2e.cluster import condition, eventually, tritonservers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from tests.e2e.checkout import Checkout
 
@@ -181,12 +181,7 @@ def stopping(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def triton_process(pod: dict[str, Any]) -> int:
     """Triton in a pod, as the machine counts it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            inside = pod["metadata"]["uid"] in (entry / "cgroup").read_text()
-            if inside and (entry / "exe").readlink().name == "tritonserver":
-                found.append(int(entry.name))
+    found = tritonservers(pod["metadata"]["uid"])
     assert found, f"no tritonserver of {pod['metadata']['name']}"
     return min(found)
 

@@ -15,13 +15,12 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from fleet import recording
 from fleet.schema_autoscaling import SYNC_S
 from tests.e2e.checkout import infer, known_case
-from tests.e2e.cluster import alertmanager, condition, eventually, get, nodes, prometheus
+from tests.e2e.cluster import alertmanager, condition, eventually, get, nodes, prometheus, tritonservers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,11 +178,13 @@ def held(checkout: Checkout) -> Iterator[Held]:
     """The fleet with two replicas of each SKU, held by load; after it as it was."""
     scalers = {item["metadata"]["name"]: item["spec"] for item in checkout.objects("horizontalpodautoscalers")}
 
+    def patch(name: str, spec: dict[str, Any]) -> None:
+        changes = json.dumps({"spec": spec})
+        checkout.kubectl("patch", "hpa", name, "--namespace=triton-local", "--type=merge", f"--patch={changes}")
+
     def change(spec: dict[str, Any]) -> None:
         for name in scalers:
-            checkout.kubectl(
-                "patch", "hpa", name, "--namespace=triton-local", "--type=merge", f"--patch={json.dumps(spec)}"
-            )
+            patch(name, spec)
 
     def settled(replicas: int) -> bool:
         ready = [condition(pod, "Ready") for pod in checkout.triton_pods()]
@@ -199,33 +200,20 @@ def held(checkout: Checkout) -> Iterator[Held]:
     at_once = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     try:
         with Callers(checkout.service_address()) as callers:
-            change({"spec": {"maxReplicas": REPLICAS, "metrics": [metric], "behavior": at_once}})
+            change({"maxReplicas": REPLICAS, "metrics": [metric], "behavior": at_once})
             eventually(lambda: settled(REPLICAS), f"{REPLICAS} Ready replicas of each SKU", 180)
             yield Held(checkout, callers)
         # Above its maximum an autoscaler does not wait.
-        change({"spec": {"maxReplicas": 1}})
+        change({"maxReplicas": 1})
         eventually(lambda: settled(1), "one Ready replica of each SKU", 120)
     finally:
         for name, spec in scalers.items():
-            checkout.kubectl(
-                "patch",
-                "hpa",
-                name,
-                "--namespace=triton-local",
-                "--type=merge",
-                f"--patch={json.dumps({'spec': spec})}",
-            )
+            patch(name, spec)
 
 
 def tritonserver(uid: str) -> int:
-    """The server's process in a pod, as the machine counts it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if Path((entry / "exe").readlink()).name == "tritonserver" and uid in (entry / "cgroup").read_text():
-                    found.append(int(entry.name))
-    (pid,) = found
+    """The server's process in a pod, which has one."""
+    (pid,) = tritonservers(uid)
     return pid
 
 
